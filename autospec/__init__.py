@@ -1,0 +1,1 @@
+"""autospec chooses and controls speculative decoding for models served by SGLang."""

@@ -1,0 +1,1 @@
+"""Everything that knows SGLang from outside its process."""

@@ -1,0 +1,1 @@
+"""Workloads, load, passes and statistics. Knows no engine: it is handed one."""

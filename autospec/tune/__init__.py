@@ -1,0 +1,1 @@
+"""What to try next, what was tried, and which to choose. Pure of engines and HTTP."""
