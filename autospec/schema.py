@@ -1,9 +1,9 @@
 """Frozen dataclasses <-> plain mappings <-> YAML, strictly.
 
 An unknown key, a missing key, a wrong type or a newer schema is an error that names the path of
-the field (``choice.ratio.low``). Types understood: ``int``, ``float``, ``str``, ``bool``, ``None``,
-unions, ``tuple[T, ...]``, ``dict[K, V]``, dataclasses, and classes written as one text, which
-have a ``parse`` class method (``SpecConfig``).
+the field. Types understood: ``int``, ``float``, ``str``, ``bool``, ``None``, unions, literals,
+``tuple[T, ...]``, ``dict[K, V]``, dataclasses, and classes written as one text, which have a
+``parse`` class method (``SpecConfig``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import yaml
 
 from autospec.errors import AutospecError, SchemaError, StorageError
 
-__all__ = ["SCHEMA", "dump", "load", "read_yaml", "write_text", "write_yaml"]
+__all__ = ["SCHEMA", "check_version", "dump", "load", "read_yaml", "write_text", "write_yaml"]
 
 #: The version that every stored document carries under the key ``schema``.
 SCHEMA = 1
@@ -132,6 +132,8 @@ def _load(annotation: Any, data: Any, where: str) -> Any:
         return data
     if origin in (typing.Union, types.UnionType):
         return _load_union(typing.get_args(annotation), data, where)
+    if origin is typing.Literal:
+        return _load_literal(typing.get_args(annotation), data, where)
     if origin is tuple:
         return _load_tuple(typing.get_args(annotation), data, where)
     if origin is dict:
@@ -215,6 +217,12 @@ def _load_text(cls: Any, data: Any, where: str) -> Any:
         return cls.parse(data)
     except AutospecError as error:
         raise SchemaError(f"{where}: {error}") from error
+
+
+def _load_literal(allowed: tuple[Any, ...], data: Any, where: str) -> Any:
+    if data not in allowed:
+        raise SchemaError(f"{where}: must be one of {', '.join(allowed)}, is {_kind(data)}")
+    return data
 
 
 def _load_scalar(kind: Any, data: Any, where: str) -> Any:

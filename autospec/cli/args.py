@@ -1,0 +1,54 @@
+"""``autospec args``: the flags of a profile, for a launch by hand."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import click
+
+from autospec.cli.options import force_option, json_option, model_option
+
+__all__ = ["args_command"]
+
+
+@click.command("args")
+@click.argument("path", metavar="PROFILE", type=click.Path(path_type=Path))
+@click.option("--env", "as_env", is_flag=True, help="Print environment variables, not flags.")
+@model_option
+@force_option
+@json_option
+def args_command(
+    path: Path, *, as_env: bool, model: str | None, force: bool, as_json: bool
+) -> None:
+    r"""Print the SGLang flags of a profile, quoted for a shell.
+
+    \b
+    python -m sglang.launch_server $(autospec args PROFILE)
+    env $(autospec args PROFILE --env) python -m sglang.launch_server ...
+    """
+    from autospec import schema
+    from autospec.profile import load_profile
+    from autospec.tuning.deploy import fit_profile, server_environment
+
+    profile = fit_profile(load_profile(path), model=model, force=force)
+    environment = server_environment(profile)
+    if as_json:
+        result = {
+            "argv": profile.to_argv(),
+            "server_args": schema.dump(profile.server_args()),
+            "environment": environment,
+            "config": str(profile.choice.config),
+            "verdict": profile.verdict.decision,
+            "reason": profile.verdict.reason,
+        }
+        click.echo(json.dumps(result, indent=2))
+        return
+    if profile.choice.config.is_plain:
+        click.echo(f"plain decoding: {profile.verdict.reason}", err=True)
+    if as_env:
+        words = [f"{name}={value}" for name, value in environment.items()]
+    else:
+        words = profile.to_argv()
+    click.echo(shlex.join(words))

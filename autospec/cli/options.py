@@ -1,0 +1,53 @@
+"""Option types and options that several commands share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+__all__ = ["CONCURRENCY", "DRAFT", "force_option", "json_option", "model_option"]
+
+
+class _Concurrency(click.ParamType[tuple[int, ...]]):
+    """``1,8,32``: the loads to measure, as requests in flight."""
+
+    name = "N,N,..."
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        parts = [part.strip() for part in str(value).split(",")]
+        if not all(part.isdigit() and int(part) > 0 for part in parts):
+            self.fail(f"{value!r} must be whole numbers above 0, like 1,8,32", param, ctx)
+        return tuple(sorted({int(part) for part in parts}))
+
+
+class _Draft(click.ParamType[tuple[str, str]]):
+    """``ALGO=PATH``: a draft model and the method that uses it."""
+
+    name = "ALGO=PATH"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        algorithm, separator, path = str(value).partition("=")
+        if not separator or not algorithm or not path:
+            self.fail(f"{value!r} must be ALGO=PATH, like EAGLE3=models/draft", param, ctx)
+        return algorithm.upper(), path
+
+
+CONCURRENCY = _Concurrency()
+DRAFT = _Draft()
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+force_option = click.option(
+    "--force", is_flag=True, help="Use the profile though model, machine or engine differ."
+)
+model_option = click.option(
+    "--model", metavar="PATH", help="Where the profile's model lies on this machine."
+)

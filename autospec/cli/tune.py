@@ -1,0 +1,202 @@
+"""``autospec tune``: measure, search, decide, write a profile."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from autospec.cli.options import CONCURRENCY, DRAFT, json_option
+from autospec.errors import InterruptedStudyError
+from autospec.tuning.request import TuneRequest
+
+if TYPE_CHECKING:
+    from autospec.profile import Profile
+    from autospec.tuning.run import TuneListener
+
+__all__ = ["tune_command"]
+
+_DEFAULT: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(TuneRequest)}
+#: What ``--demo`` uses where the user says nothing: a CPU needs about a quarter of an hour for it.
+_DEMO: dict[str, Any] = {
+    "concurrencies": (1, 4),
+    "requests_per_pass": 12,
+    "max_trials": 4,
+    "space": "tokens=4,8,16 breadth=1,4 match=BFS",
+    "output": "demo.yaml",
+}
+
+
+@click.command("tune")
+@click.argument("model", required=False)
+@click.argument("extra", metavar="[-- SGLANG FLAGS]", nargs=-1, type=click.UNPROCESSED)
+@click.option("--prompts", metavar="FILE|-", help="Your prompts: JSONL or one text a line.")
+@click.option("--draft", "drafts", multiple=True, type=DRAFT, help="A draft model; repeatable.")
+@click.option("--algorithm", "algorithms", multiple=True, help="Only these methods; repeatable.")
+@click.option("--space", default=_DEFAULT["space"], metavar="WORDS", help="Narrow the space.")
+@click.option(
+    "--concurrency",
+    "concurrencies",
+    type=CONCURRENCY,
+    default=_DEFAULT["concurrencies"],
+    help="Loads, as requests in flight.  [default: 1,8,32]",
+)
+@click.option("--budget", metavar="TIME", help="Wall time, like 45m; obeyed over all sessions.")
+@click.option("--max-trials", type=click.IntRange(min=1), help="Candidates to measure.")
+@click.option("--sampler", default=_DEFAULT["sampler"], show_default=True, help="gp, random, grid.")
+@click.option("--objective", default=_DEFAULT["objective"], show_default=True)
+@click.option("--seed", default=_DEFAULT["seed"], show_default=True, type=click.IntRange(min=0))
+@click.option("--repeats", default=_DEFAULT["repeats"], show_default=True, type=int)
+@click.option("--requests-per-pass", type=int, help="Prompts a pass.  [default: the whole part]")
+@click.option("--max-new-tokens", default=_DEFAULT["max_new_tokens"], show_default=True, type=int)
+@click.option("--temperature", default=_DEFAULT["temperature"], show_default=True, type=float)
+@click.option("--device", help="cuda, cpu, ...  [default: what is here]")
+@click.option("--dtype", default=_DEFAULT["dtype"], show_default=True)
+@click.option("--tp-size", default=_DEFAULT["tp_size"], show_default=True, type=int)
+@click.option("--max-running-requests", type=int, help="Admission limit of every arm.")
+@click.option("--mem-fraction-static", type=float, help="Memory share of every arm.")
+@click.option("--context-length", type=int)
+@click.option("--launch-timeout", default="10m", show_default=True, metavar="TIME")
+@click.option("-o", "--output", default=_DEFAULT["output"], show_default=True, metavar="FILE")
+@click.option("--study", type=click.Path(path_type=Path), help="New folder for the study.")
+@click.option("--resume", type=click.Path(path_type=Path), help="Go on with this study.")
+@click.option("--demo", is_flag=True, help="A real 135M model on this machine's CPU.")
+@json_option
+@click.pass_context
+def tune_command(context: click.Context, /, **options: Any) -> None:
+    r"""Find the best way to decode MODEL on your prompts, or that plain decoding is best.
+
+    \b
+    autospec tune models/llama --prompts traffic.jsonl --draft EAGLE3=models/draft
+    autospec tune --demo
+    autospec tune --resume STUDY
+    """
+    from autospec.report.terminal import TuneView, print_result
+
+    command = "autospec " + shlex.join(sys.argv[1:])
+    with TuneView() as view:
+        if options["resume"] is not None:
+            folder = options["resume"]
+            profile, output = _resume(context, options, command, view)
+        else:
+            request = _request(context, options, view)
+            output = Path(request.output)
+            folder = options["study"] or _new_folder(request.model)
+            profile = _start(request, folder, command, view)
+    if options["as_json"]:
+        from autospec import schema
+
+        result = {"profile": schema.dump(profile), "path": str(output), "study": str(folder)}
+        click.echo(json.dumps(result, indent=2))
+    else:
+        print_result(profile, output, folder)
+
+
+def _start(request: TuneRequest, folder: Path, command: str, view: TuneListener) -> Profile:
+    from autospec.tuning.run import start_tune
+
+    try:
+        return start_tune(request, folder, command, view)
+    except KeyboardInterrupt as error:
+        raise _interrupted(folder) from error
+
+
+def _resume(
+    context: click.Context, options: dict[str, Any], command: str, view: TuneListener
+) -> tuple[Profile, Path]:
+    from autospec.tuning.run import resume_tune
+
+    changes = _given(context, {**options, "budget_s": options["budget"]})
+    allowed = {"resume", "budget", "max_trials", "output", "as_json"}
+    foreign = sorted(set(changes) - allowed)
+    if foreign:
+        raise click.UsageError(
+            f"--resume takes everything from the study, so {foreign[0]} cannot be given; "
+            "only --budget, --max-trials and --output may change"
+        )
+    folder = options["resume"]
+    output = Path()
+
+    def change(request: TuneRequest) -> TuneRequest:
+        nonlocal output
+        values: dict[str, Any] = {
+            name: changes[name] for name in ("max_trials", "output") if name in changes
+        }
+        if "budget" in changes:
+            values["budget_s"] = _seconds(changes["budget"])
+        request = dataclasses.replace(request, **values)
+        output = Path(request.output)
+        return request
+
+    try:
+        profile = resume_tune(folder, command, view, change)
+    except KeyboardInterrupt as error:
+        raise _interrupted(folder) from error
+    return profile, output
+
+
+def _request(context: click.Context, options: dict[str, Any], view: TuneListener) -> TuneRequest:
+    values = dict(options)
+    if values["demo"]:
+        values = _demo_values(context, values, view)
+    if not values["model"] or not values["prompts"]:
+        raise click.UsageError("give MODEL and --prompts FILE, or --demo, or --resume STUDY")
+    prompts = values["prompts"]
+    values["prompts"] = prompts if prompts == "-" else str(Path(prompts).absolute())
+    values["algorithms"] = tuple(name.upper() for name in values["algorithms"])
+    values["budget_s"] = _seconds(values["budget"])
+    values["launch_timeout_s"] = _seconds(values["launch_timeout"])
+    fields = {field.name for field in dataclasses.fields(TuneRequest)}
+    return TuneRequest(**{name: value for name, value in values.items() if name in fields})
+
+
+def _demo_values(
+    context: click.Context, values: dict[str, Any], view: TuneListener
+) -> dict[str, Any]:
+    from autospec import demo
+
+    given = _given(context, values)
+    if given.keys() & {"prompts", "model", "device"} and not str(values["model"]).startswith("-"):
+        raise click.UsageError("--demo brings its own model, prompts and device")
+    # Without MODEL, the first pass-through flag lands in its place.
+    extra = (values["model"], *values["extra"]) if values["model"] else values["extra"]
+    return {
+        **values,
+        **{name: value for name, value in _DEMO.items() if name not in given},
+        "model": str(demo.model_path(view.note)),
+        "prompts": str(demo.prompts_path()),
+        "device": "cpu",
+        "extra": extra,
+    }
+
+
+def _given(context: click.Context, values: dict[str, Any]) -> dict[str, Any]:
+    """The options that stood on the command line."""
+    sources = {name: context.get_parameter_source(name) for name in values}
+    default = click.core.ParameterSource.DEFAULT
+    return {k: v for k, v in values.items() if sources[k] not in (None, default)}
+
+
+def _seconds(text: str | None) -> float | None:
+    from autospec.tune.budget import parse_duration
+
+    return None if text is None else parse_duration(text)
+
+
+def _new_folder(model: str) -> Path:
+    name = Path(model).name or "model"
+    return Path("autospec-studies") / f"{time.strftime('%Y%m%d-%H%M%S')}-{name}"
+
+
+def _interrupted(folder: Path) -> InterruptedStudyError:
+    if not folder.exists():
+        return InterruptedStudyError("interrupted before the study began; nothing was kept")
+    return InterruptedStudyError(
+        f"interrupted; go on with: autospec tune --resume {shlex.quote(str(folder))}"
+    )

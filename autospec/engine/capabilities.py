@@ -1,0 +1,136 @@
+"""The machine and the engine version at hand, found without importing torch or SGLang."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from autospec.errors import EngineMissingError
+
+__all__ = ["SUPPORTED_SGLANG", "Platform", "detect", "require_sglang"]
+
+#: The one SGLang version whose flags, rules and wire format this autospec knows.
+SUPPORTED_SGLANG: Final = "0.5.23"
+_INSTALL: Final = "pip install 'sglang-autospec[sglang]'"
+_QUERY_TIMEOUT_S: Final = 20
+_CPUINFO: Final = Path("/proc/cpuinfo")
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """What measurements here are valid for.
+
+    Attributes:
+        device: ``cuda``, ``cpu``, ...
+        accelerator: model name of the GPU, or of the CPU when that is the device; the device's
+            name where it cannot be asked.
+        accelerator_count: visible GPUs, or 1 for a CPU.
+        driver: the GPU driver's version, or empty.
+        cpu_count: cores that this process may use.
+        memory_gib: memory of one GPU, or of the machine for a CPU.
+        sglang_version: empty when it is not installed.
+        torch_version: empty when it is not installed.
+        python_version: of this process, which is the one that starts servers.
+    """
+
+    device: str
+    accelerator: str
+    accelerator_count: int
+    driver: str
+    cpu_count: int
+    memory_gib: float
+    sglang_version: str
+    torch_version: str
+    python_version: str
+
+
+def detect(device: str | None = None) -> Platform:
+    """Describe this machine.
+
+    Args:
+        device: what servers will run on; None takes the GPU if ``nvidia-smi`` shows one, else the
+            CPU.
+    """
+    gpus = _gpus() if device is None or device.startswith("cuda") else []
+    if device is None:
+        device = "cuda" if gpus else "cpu"
+    driver, memory_gib = "", round(psutil.virtual_memory().total / 2**30, 1)
+    accelerator = _cpu_model() if device == "cpu" else device
+    if gpus:
+        accelerator, driver, mebibytes = gpus[0]
+        memory_gib = round(float(mebibytes) / 1024, 1)
+    return Platform(
+        device=device,
+        accelerator=accelerator,
+        accelerator_count=max(1, len(gpus)),
+        driver=driver,
+        cpu_count=_cpu_count(),
+        memory_gib=memory_gib,
+        sglang_version=_version("sglang"),
+        torch_version=_version("torch"),
+        python_version=platform.python_version(),
+    )
+
+
+def require_sglang() -> str:
+    """Return the installed SGLang's version.
+
+    Raises:
+        EngineMissingError: none is installed, or one that this autospec does not know.
+    """
+    found = _version("sglang")
+    if not found:
+        raise EngineMissingError(f"SGLang is not installed: {_INSTALL}")
+    if found != SUPPORTED_SGLANG:
+        raise EngineMissingError(
+            f"SGLang {found} is installed, this autospec needs {SUPPORTED_SGLANG}: {_INSTALL}"
+        )
+    return found
+
+
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _gpus() -> list[tuple[str, str, str]]:
+    """Name, driver version and MiB of each GPU that CUDA would show this process."""
+    command = shutil.which("nvidia-smi")
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if command is None or visible == "":
+        return []
+    query = [command, "--query-gpu=name,driver_version,memory.total"]
+    query += ["--format=csv,noheader,nounits", *(["-i", visible] if visible else [])]
+    try:
+        answer = subprocess.run(  # noqa: S603 - the list is ours, the program is the driver's
+            query, capture_output=True, text=True, timeout=_QUERY_TIMEOUT_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    rows = [tuple(part.strip() for part in line.split(",")) for line in answer.stdout.splitlines()]
+    return [(row[0], row[1], row[2]) for row in rows if len(row) == 3 and row[2].isdigit()]
+
+
+def _cpu_model() -> str:
+    try:
+        lines = _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _cpu_count() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,330 @@
+"""What SGLang 0.5.23 says over HTTP: the only place that spells its paths and keys.
+
+Functions turn a payload into a dataclass; ``WireError`` when a promised key is missing or has
+another type. Requests go the other way, dataclass to body.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from autospec.errors import RequestError, WireError
+from autospec.measurement import DecodeMoments, Request
+
+__all__ = [
+    "SPEC_KEYS_IGNORED",
+    "SPEC_KEYS_READ",
+    "ModelInfo",
+    "Reply",
+    "ServerInfo",
+    "chunk_tokens",
+    "error_text",
+    "generate_body",
+    "read_decode_moments",
+    "read_model_info",
+    "read_reply",
+    "read_server_info",
+    "read_token_ids",
+    "tokenize_body",
+]
+
+READY: Final = "/ready"
+SERVER_INFO: Final = "/server_info"
+MODEL_INFO: Final = "/model_info"
+TOKENIZE: Final = "/v1/tokenize"
+GENERATE: Final = "/generate"
+FLUSH: Final = "/flush_cache"
+LOADS: Final = "/v1/loads?include=core"
+METRICS: Final = "/metrics"
+ABORT: Final = "/abort_request"
+#: The payload that ends a stream of events.
+STREAM_END: Final = b"[DONE]"
+ABORT_ALL: Final = {"abort_all": True}
+
+#: Speculative keys of ``meta_info`` that are read.
+SPEC_KEYS_READ: Final = frozenset(
+    {"spec_verify_ct", "spec_num_correct_drafts", "spec_correct_drafts_histogram"}
+)
+#: Speculative keys of ``meta_info`` that are known and not needed, with the reason.
+SPEC_KEYS_IGNORED: Final = {
+    "spec_num_proposed_drafts": "wrong once the draft length changes at run time",
+    "spec_accept_rate": "not comparable between trees; follows from the histogram",
+    "spec_accept_length": "counts the token from prefill, which no verify step made",
+    "spec_cap_length": "DSPARK's own verify budget",
+    "spec_cap_lens_histogram": "DSPARK's own verify budget",
+    "spec_block_accept_length": "DSPARK's own verify budget",
+}
+
+#: Keys of the server's settings whose values must not be kept or shown.
+_SECRET_KEYS: Final = frozenset(
+    {
+        "admin_api_key",
+        "api_key",
+        "ssl_keyfile_password",
+        "watermark_config",
+        "watermark_key",
+        "watermark_key_b",
+    }
+)
+_SECRET_FLAG: Final = re.compile(r"(--(?:admin-)?api-key|--ssl-keyfile-password)([ =])\S+")
+_NOT_SETTINGS: Final = frozenset({"frontend", "launch_command", "status", "version"})
+_COUNT_KEY: Final = b'"completion_tokens":'
+_DIGITS: Final = re.compile(rb"\s*(\d+)")
+_VALIDATION: Final = re.compile(r"'msg': (['\"])(.*?)\1, '(?:input|ctx)'")
+_ERROR_LENGTH: Final = 300
+
+Scalar = int | float | str | bool | None
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerInfo:
+    """A server as it describes itself after start-up.
+
+    Attributes:
+        version: SGLang's version.
+        frontend: ``python``, or another HTTP front end, which lacks the speculative counters.
+        launch_command: the flags it was started with, secrets masked.
+        resolved: its settings after it adjusted them; scalars only, no secrets. Graph batch sizes
+            are one text under ``decode_cuda_graph_bs``.
+        max_total_num_tokens: KV cache capacity, in tokens.
+        max_running_requests: requests it decodes at once, over all data-parallel ranks.
+        max_input_tokens: longest prompt it takes, in tokens.
+        kv_cache_gb: memory of the target's KV cache, where it says so.
+    """
+
+    version: str
+    frontend: str
+    launch_command: str
+    resolved: dict[str, Scalar]
+    max_total_num_tokens: int
+    max_running_requests: int
+    max_input_tokens: int
+    kv_cache_gb: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """The target as the server names it."""
+
+    model_path: str
+    served_model_name: str
+    model_type: str | None
+    architectures: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A finished answer; fields as in ``measurement.RequestRecord``."""
+
+    output_ids: tuple[int, ...]
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    finish_reason: str
+    num_retractions: int
+    verify_ct: int | None
+    num_correct_drafts: int
+    correct_histogram: tuple[int, ...]
+
+
+def tokenize_body(
+    text: str | None = None, messages: list[dict[str, Any]] | None = None
+) -> dict[str, Any]:
+    """Body of a tokenize request; messages are rendered as for a chat completion."""
+    return {"prompt": text} if messages is None else {"messages": messages}
+
+
+def generate_body(request: Request, *, stream: bool) -> dict[str, Any]:
+    """Body of a generate request; the end-of-text token ends the answer."""
+    return {
+        "input_ids": list(request.input_ids),
+        "sampling_params": {
+            "max_new_tokens": request.max_new_tokens,
+            "temperature": request.sampling.temperature,
+            "top_p": request.sampling.top_p,
+        },
+        "stream": stream,
+    }
+
+
+def chunk_tokens(event: bytes) -> int:
+    """Output tokens so far, from one streamed event.
+
+    A load generator calls this for every chunk, and a chunk repeats the whole answer so far, so
+    the count is found without decoding the rest. Inside a JSON string the quotes would be escaped.
+
+    Raises:
+        RequestError: the event reports an error.
+        WireError: the event is not one of SGLang's.
+    """
+    begin = event.rfind(_COUNT_KEY)
+    found = _DIGITS.match(event, begin + len(_COUNT_KEY)) if begin >= 0 else None
+    if found:
+        return int(found[1])
+    return read_reply(event).completion_tokens
+
+
+def read_reply(payload: bytes) -> Reply:
+    """Read a whole answer: a non-streamed body, or the last event of a stream.
+
+    Raises:
+        RequestError: it reports an error, or that the server gave the request up.
+        WireError: it is not a finished answer of this engine version.
+    """
+    data = _mapping(decode(payload, GENERATE), GENERATE)
+    if "error" in data:
+        raise RequestError(f"{GENERATE}: {error_text(payload)}")
+    meta = _get(data, "meta_info", dict, GENERATE)
+    where = f"{GENERATE}: meta_info"
+    reason = _get(meta, "finish_reason", dict, where)
+    kind = _get(reason, "type", str, f"{where}: finish_reason")
+    if kind == "abort":
+        raise RequestError(f"{GENERATE}: given up by the server: {_shorten(reason.get('message'))}")
+    histogram = _numbers(meta.get("spec_correct_drafts_histogram") or [], int, where)
+    # With a single draft slot SGLang sends the histogram alone.
+    verify_ct = _get(meta, "spec_verify_ct", int, where, default=sum(histogram) or None)
+    correct = sum(number * count for number, count in enumerate(histogram))
+    return Reply(
+        output_ids=_numbers(_get(data, "output_ids", list, GENERATE), int, GENERATE),
+        prompt_tokens=_get(meta, "prompt_tokens", int, where),
+        completion_tokens=_get(meta, "completion_tokens", int, where),
+        cached_tokens=_get(meta, "cached_tokens", int, where),
+        finish_reason=kind,
+        num_retractions=_get(meta, "num_retractions", int, where, default=0),
+        verify_ct=verify_ct,
+        num_correct_drafts=_get(meta, "spec_num_correct_drafts", int, where, default=correct),
+        correct_histogram=histogram,
+    )
+
+
+def read_token_ids(payload: bytes) -> tuple[int, ...]:
+    """Read the token ids of one text or conversation."""
+    data = _mapping(decode(payload, TOKENIZE), TOKENIZE)
+    return _numbers(_get(data, "tokens", list, TOKENIZE), int, TOKENIZE)
+
+
+def read_model_info(payload: bytes) -> ModelInfo:
+    """Read what the server says about its model."""
+    data = _mapping(decode(payload, MODEL_INFO), MODEL_INFO)
+    return ModelInfo(
+        model_path=_get(data, "model_path", str, MODEL_INFO),
+        served_model_name=_get(data, "served_model_name", str, MODEL_INFO),
+        model_type=_get(data, "model_type", str, MODEL_INFO, default=None),
+        architectures=tuple(str(name) for name in data.get("architectures") or ()),
+    )
+
+
+def read_server_info(payload: bytes) -> ServerInfo:
+    """Read the server's resolved settings and capacities."""
+    data = _mapping(decode(payload, SERVER_INFO), SERVER_INFO)
+    ranks = [
+        _mapping(rank, SERVER_INFO) for rank in _get(data, "internal_states", list, SERVER_INFO)
+    ]
+    where = f"{SERVER_INFO}: internal_states"
+    if not ranks:
+        raise WireError(f"{where} is empty")
+    running = [_get(rank, "effective_max_running_requests_per_dp", int, where) for rank in ranks]
+    resolved: dict[str, Scalar] = {
+        key: value
+        for key, value in data.items()
+        if isinstance(value, Scalar) and key not in _SECRET_KEYS | _NOT_SETTINGS
+    }
+    graph_sizes = ranks[0].get("decode_cuda_graph_bs") or []
+    resolved["decode_cuda_graph_bs"] = " ".join(str(size) for size in graph_sizes)
+    memory = _get(ranks[0], "memory_usage", dict, where, default={})
+    return ServerInfo(
+        version=_get(data, "version", str, SERVER_INFO),
+        frontend=_get(data, "frontend", str, SERVER_INFO),
+        launch_command=mask_flags(_get(data, "launch_command", str, SERVER_INFO, default="")),
+        resolved=resolved,
+        max_total_num_tokens=_get(data, "max_total_num_tokens", int, SERVER_INFO),
+        max_running_requests=sum(running),
+        max_input_tokens=_get(data, "max_req_input_len", int, SERVER_INFO),
+        kv_cache_gb=memory.get("kvcache"),
+    )
+
+
+def read_decode_moments(payload: bytes) -> DecodeMoments | None:
+    """Read the decode counters, summed over data-parallel ranks; None where none are kept."""
+    data = _mapping(decode(payload, LOADS), LOADS)
+    sums = [0.0] * 6
+    for load in _get(data, "loads", list, LOADS):
+        moments = _mapping(load, LOADS).get("decode_moments")
+        if moments is None:
+            return None
+        values = _numbers(moments, float, f"{LOADS}: decode_moments")
+        if len(values) < len(sums):
+            raise WireError(f"{LOADS}: decode_moments has {len(values)} items, must have 6")
+        sums = [total + value for total, value in zip(sums, values, strict=False)]
+    steps, batch, step_us, _, _, tokens = sums
+    return DecodeMoments(int(steps), batch, step_us, tokens)
+
+
+def error_text(payload: bytes) -> str:
+    """One short line saying what an error answer complains about."""
+    try:
+        data = json.loads(payload)
+    except ValueError:
+        return _shorten(payload.decode("utf-8", "replace"))
+    while isinstance(data, dict):
+        data = next((data[key] for key in ("error", "message", "detail") if key in data), None)
+    # A validation error repeats what was sent, which may be a prompt; only its reasons are kept.
+    reasons = dict.fromkeys(found[2] for found in _VALIDATION.finditer(str(data)))
+    return _shorten("; ".join(reasons) if reasons else data)
+
+
+def mask_flags(text: str) -> str:
+    """Put ``***`` for the values of secret flags in a command line."""
+    return _SECRET_FLAG.sub(r"\1\2***", text)
+
+
+def decode(payload: bytes, where: str) -> Any:
+    """Decode JSON.
+
+    Raises:
+        WireError: it is not JSON.
+    """
+    try:
+        return json.loads(payload)
+    except ValueError as error:
+        # The payload may hold an answer, so it is not shown.
+        raise WireError(f"{where}: {len(payload)} bytes that are not JSON") from error
+
+
+def _shorten(value: object) -> str:
+    text = " ".join(str(value or "no reason given").split())
+    return text if len(text) <= _ERROR_LENGTH else text[: _ERROR_LENGTH - 3] + "..."
+
+
+def _mapping(data: Any, where: str) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise WireError(f"{where}: must be a mapping, is {type(data).__name__}")
+    return data
+
+
+_MISSING: Final = object()
+
+
+def _get(
+    data: Mapping[str, Any], key: str, kind: type[T], where: str, *, default: Any = _MISSING
+) -> Any:
+    value = data.get(key)
+    if value is None and default is not _MISSING:
+        return default
+    if key not in data:
+        raise WireError(f"{where}: key {key!r} is missing")
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise WireError(f"{where}: {key} must be {kind.__name__}, is {type(value).__name__}")
+    return value
+
+
+def _numbers(data: Any, kind: type[T], where: str) -> tuple[T, ...]:
+    allowed = (int, float) if kind is float else (int,)
+    if not isinstance(data, list) or not all(type(item) in allowed for item in data):
+        raise WireError(f"{where}: must be a list of {kind.__name__} numbers")
+    return tuple(data)

@@ -1,0 +1,113 @@
+"""Tables of measured figures, readable at 80 columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from rich import box
+from rich.table import Table
+
+from autospec.config import SpecConfig
+from autospec.profile import Failure, Interval, Point, Profile
+from autospec.tune.study import Trial
+
+__all__ = ["acceptance_table", "failures_text", "points_table", "profile_lines", "study_table"]
+
+
+def points_table(points: Sequence[Point], title: str | None = None) -> Table:
+    """One row a configuration and load: throughput with its spread, acceptance, against plain.
+
+    Plain decoding comes first, then the configurations from best to worst.
+    """
+    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
+    table.add_column("configuration", overflow="fold")
+    for heading in ("load", "tok/s", "spread", "accept", "vs plain"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    last: SpecConfig | None = None
+    for point in _ordered(points):
+        table.add_row(
+            "" if point.config == last else point.config.label,
+            str(point.concurrency),
+            f"{point.output_throughput.value:.1f}",
+            f"{point.output_throughput.low:.1f}-{point.output_throughput.high:.1f}",
+            "-" if point.accept_length is None else f"{point.accept_length:.2f}",
+            _against_plain(point),
+        )
+        last = point.config
+    return table
+
+
+def failures_text(failures: Iterable[Failure]) -> list[str]:
+    """One line for each configuration that did not run."""
+    return [f"{failure.config.label}: did not run ({failure.error})" for failure in failures]
+
+
+def acceptance_table(profile: Profile) -> Table | None:
+    """Accept length and acceptance by position of the best configuration, a row a class."""
+    rows = [row for row in profile.acceptance if row.config == profile.verdict.best]
+    if not rows:
+        return None
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("class")
+    table.add_column("accept", justify="right")
+    table.add_column("share of steps with the first 1, 2, ... drafts right", overflow="fold")
+    for row in rows:
+        shares = " ".join(f"{share:.2f}" for share in row.accept_rate_per_pos)
+        table.add_row(row.label or "all", f"{row.accept_length:.2f}", shares)
+    return table
+
+
+def study_table(trials: Iterable[Trial]) -> Table:
+    """One row a trial, in the order in which they began."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("trial", justify="right")
+    table.add_column("configuration", overflow="fold")
+    for heading in ("part", "state"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("min", justify="right")
+    table.add_column("vs plain", justify="right", no_wrap=True)
+    for trial in trials:
+        table.add_row(
+            str(trial.id),
+            trial.config.label,
+            trial.kind,
+            trial.state,
+            "-" if trial.seconds is None else f"{trial.seconds / 60:.1f}",
+            "-" if trial.value is None else f"{math.exp(trial.value):.2f}x",
+        )
+    return table
+
+
+def profile_lines(profile: Profile) -> list[str]:
+    """What the profile says, as sentences."""
+    environment, target = profile.environment, profile.target
+    machine = f"{environment.accelerator_count} x {environment.accelerator}"
+    parts = ", ".join(f"{count} {part}" for part, count in profile.workload.prompts.items())
+    lines = [
+        f"model     {target.model} ({target.architecture}, {environment.dtype})",
+        f"measured  {profile.provenance.created}, sglang {environment.sglang}",
+        f"machine   {machine} ({environment.device})",
+        f"workload  {profile.workload.name}: {parts} prompts",
+        f"verdict   {profile.verdict.decision}: {profile.verdict.reason}",
+        f"deploys   {profile.choice.config}",
+    ]
+    if profile.choice.differs_from_plain:
+        lines.append(f"differs   {'; '.join(profile.choice.differs_from_plain)}")
+    return lines
+
+
+def _ordered(points: Sequence[Point]) -> list[Point]:
+    best: dict[SpecConfig, float] = {}
+    for point in points:
+        ratio = point.vs_plain.value if point.vs_plain else 1.0
+        best[point.config] = max(best.get(point.config, 0.0), ratio)
+    return sorted(
+        points,
+        key=lambda p: (not p.config.is_plain, -best[p.config], p.config, p.concurrency),
+    )
+
+
+def _against_plain(point: Point) -> str:
+    ratio: Interval | None = point.vs_plain
+    return "1.00x" if ratio is None else f"{ratio.value:.2f}x"

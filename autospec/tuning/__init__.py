@@ -1,0 +1,1 @@
+"""The main job: puts engine, measure and tune together into a study and its profile."""

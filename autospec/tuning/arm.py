@@ -1,0 +1,133 @@
+"""One arm: launch a server with one configuration, make all passes, stop it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from pathlib import Path
+from typing import Any, Protocol
+
+from autospec.config import SpecConfig
+from autospec.engine.args import RESOLVED_KEYS, adjusted, server_args
+from autospec.engine.client import EngineClient
+from autospec.engine.server import ServerProcess
+from autospec.errors import MeasureError, StorageError
+from autospec.measure.harness import Harness, PassPlan, Progress
+from autospec.measurement import Measurement, Run
+from autospec.tuning.prepare import Prepared
+
+__all__ = ["Arms", "PassListener"]
+
+#: SGLang answers nobody any more, but goes on for some seconds with diagnostics before it dies.
+_DYING_S = 8.0
+
+
+class PassListener(Protocol):
+    """Told what an arm is doing, for a progress bar."""
+
+    def phase(self, text: str) -> None:
+        """Something that takes a while begins."""
+        ...
+
+    def pass_done(self, progress: Progress) -> None:
+        """A pass has ended."""
+        ...
+
+
+class Arms:
+    """Measures configurations, one server at a time.
+
+    Args:
+        prepared: the request.
+        folder: the study's; each launch leaves its log in ``logs`` there.
+        listener: told of launches and passes.
+    """
+
+    def __init__(self, prepared: Prepared, folder: Path, listener: PassListener) -> None:
+        self._prepared = prepared
+        self._logs = folder / "logs"
+        self._listener = listener
+
+    def measure(
+        self,
+        config: SpecConfig,
+        part: str = "tune",
+        *,
+        first_repeat: int = 0,
+        repeats: int | None = None,
+    ) -> Measurement:
+        """Launch, make the passes, stop.
+
+        Args:
+            config: what to launch.
+            part: whose prompts are sent.
+            first_repeat: number of the first pass at each load.
+            repeats: passes at each load; the request's by default.
+
+        Raises:
+            EngineError: the server did not start, died, or answered nonsense.
+            MeasureError: the passes yielded nothing that can be trusted.
+        """
+        request = self._prepared.request
+        plan = PassPlan(
+            request.concurrencies,
+            repeats or request.repeats,
+            first_repeat=first_repeat,
+            requests_per_pass=request.requests_per_pass,
+            progress=self._listener.pass_done,
+        )
+        arguments = server_args(self._prepared.deployment, config)
+        begin_s = time.monotonic()
+        self._listener.phase("launching")
+        with ServerProcess(
+            arguments,
+            environment=self._prepared.server_environment,
+            log_path=self._new_log(config),
+            timeout_s=request.launch_timeout_s,
+        ) as server:
+            self._listener.phase(f"ready after {server.launch_s or 0:.0f} s, measuring")
+            runs, resolved = self._passes(server, plan, part)
+        return Measurement(
+            config=config,
+            runs=runs,
+            launch_s=server.launch_s or 0.0,
+            duration_s=time.monotonic() - begin_s,
+            resolved={key: resolved[key] for key in RESOLVED_KEYS if key in resolved},
+            adjusted=adjusted(arguments, resolved),
+            warnings=tuple(dict.fromkeys(line for run in runs for line in run.warnings)),
+        )
+
+    def _passes(
+        self, server: ServerProcess, plan: PassPlan, part: str
+    ) -> tuple[tuple[Run, ...], dict[str, Any]]:
+        try:
+            return asyncio.run(self._drive(server.url, plan, part))
+        except MeasureError:
+            _check_dying(server)
+            raise
+
+    async def _drive(
+        self, url: str, plan: PassPlan, part: str
+    ) -> tuple[tuple[Run, ...], dict[str, Any]]:
+        async with EngineClient(url) as client:
+            info = await client.server_info()
+            runs = await Harness(client, self._prepared.parts, plan=plan).measure(part)
+        return runs, {**info.resolved, "max_total_num_tokens": info.max_total_num_tokens}
+
+    def _new_log(self, config: SpecConfig) -> Path:
+        try:
+            self._logs.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"{self._logs}: cannot be written ({error.strerror})") from error
+        number = len(list(self._logs.iterdir())) + 1
+        name = re.sub(r"[^A-Za-z0-9=]+", "-", config.label).strip("-")
+        return self._logs / f"{number:03d}-{name}.log"
+
+
+def _check_dying(server: ServerProcess) -> None:
+    """Raise ServerDiedError if requests failed because the server is going away."""
+    deadline = time.monotonic() + _DYING_S
+    while time.monotonic() < deadline:
+        server.check()
+        time.sleep(0.2)

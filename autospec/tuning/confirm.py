@@ -1,0 +1,111 @@
+"""The confirmation: the finalist against plain decoding on prompts the search never saw.
+
+Three launches in the order A B B A: plain, the finalist with twice the passes, plain. A machine
+that grows steadily slower or faster treats both arms alike.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from dataclasses import dataclass
+
+from autospec.config import PLAIN, SpecConfig
+from autospec.errors import AutospecError, EngineError, MeasureError
+from autospec.measurement import Measurement
+from autospec.tune.search import Listener
+from autospec.tune.study import Study, Trial
+from autospec.tuning.arm import Arms
+
+__all__ = ["Confirmation", "confirm"]
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """Both arms on the confirm part, as many passes each; or why there is none."""
+
+    plain: Measurement | None = None
+    finalist: Measurement | None = None
+    failure: str = ""
+
+
+def confirm(
+    study: Study, arms: Arms, finalist: SpecConfig, repeats: int, listener: Listener
+) -> Confirmation:
+    """Measure both arms, going on where an earlier session stopped.
+
+    Args:
+        study: where the launches are recorded as trials of kind ``confirm``.
+        arms: measures a configuration.
+        finalist: the best of the search.
+        repeats: passes at each load and launch of plain; the finalist makes twice as many.
+        listener: told of each launch.
+
+    Raises:
+        StorageError: the study cannot be written.
+        KeyboardInterrupt: after putting the running trial back.
+    """
+    order = ((PLAIN, 0, repeats), (finalist, 0, 2 * repeats), (PLAIN, repeats, repeats))
+    done = _finished(study, finalist)
+    results: list[Measurement] = []
+    for number, (config, first_repeat, passes) in enumerate(order):
+        if number < len(done):
+            results.append(study.measurement(done[number].id))
+            continue
+        try:
+            results.append(
+                _run(study, arms, config, listener, first_repeat=first_repeat, repeats=passes)
+            )
+        except (EngineError, MeasureError) as error:
+            return Confirmation(failure=f"{config.label} could not be confirmed: {error}")
+    before, best, after = results
+    plain = dataclasses.replace(
+        before,
+        runs=before.runs + after.runs,
+        duration_s=before.duration_s + after.duration_s,
+        warnings=before.warnings + after.warnings,
+    )
+    return Confirmation(plain, best)
+
+
+def _finished(study: Study, finalist: SpecConfig) -> list[Trial]:
+    """The launches of this confirmation that are complete, in their order."""
+    done: list[Trial] = []
+    for trial in study.trials("confirm"):
+        expected = (PLAIN, finalist, PLAIN)[len(done) % 3]
+        if trial.state == "complete" and trial.config == expected:
+            done.append(trial)
+        elif trial.state == "complete":
+            done = [trial] if trial.config.is_plain else []
+    return done[:3]
+
+
+def _run(
+    study: Study,
+    arms: Arms,
+    config: SpecConfig,
+    listener: Listener,
+    *,
+    first_repeat: int,
+    repeats: int,
+) -> Measurement:
+    number = study.start(config, "confirm", "on held-out prompts")
+    begin_s = time.monotonic()
+    try:
+        listener.trial_started(number, config, "on held-out prompts")
+        measurement = arms.measure(config, "confirm", first_repeat=first_repeat, repeats=repeats)
+    except (EngineError, MeasureError) as error:
+        log_tail = str(getattr(error, "log_tail", ""))
+        study.fail(number, _one_line(error), log_tail, time.monotonic() - begin_s)
+        listener.trial_finished(study.trial(number))
+        raise
+    except BaseException:
+        study.put_back(number, time.monotonic() - begin_s)
+        raise
+    study.complete(number, measurement, None, time.monotonic() - begin_s)
+    listener.trial_finished(study.trial(number))
+    return measurement
+
+
+def _one_line(error: AutospecError) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,50 @@
+"""From a profile to a server: does it belong here, and what must the process be given."""
+
+from __future__ import annotations
+
+from autospec.engine import cpu
+from autospec.engine.capabilities import detect, require_sglang
+from autospec.engine.models import read_model
+from autospec.errors import MismatchError
+from autospec.profile import Profile
+from autospec.tuning.prepare import describe_environment
+
+__all__ = ["fit_profile", "server_environment"]
+
+
+def fit_profile(profile: Profile, *, model: str | None = None, force: bool = False) -> Profile:
+    """The profile for this machine, refused where it was not measured for it.
+
+    Args:
+        profile: as loaded.
+        model: where its model lies here, if not where it was measured.
+        force: skip the comparison.
+
+    Raises:
+        EngineMissingError: SGLang is not installed here.
+        ModelError: the model, or the draft model it deploys, cannot be read.
+        MismatchError: naming the first field that differs.
+    """
+    if model is not None:
+        profile = profile.with_model(model)
+    if force:
+        return profile
+    require_sglang()
+    measured = profile.environment
+    here = describe_environment(detect(measured.device), measured.dtype, measured.tp_size)
+    profile.require_match(read_model(profile.target.model).digest, here)
+    draft = profile.choice.config.draft_model
+    if draft is not None:
+        digest = read_model(draft, role="draft model").digest
+        if digest != profile.target.draft_digest:
+            raise MismatchError(
+                f"the profile was measured with draft digest {profile.target.draft_digest!r}, "
+                f"{draft} has {digest!r}; tune again, or use --force"
+            )
+    return profile
+
+
+def server_environment(profile: Profile) -> dict[str, str]:
+    """Environment variables that the server's process needs here."""
+    device = profile.environment.device
+    return cpu.environment() if cpu.needed(device) else {}

@@ -1,0 +1,241 @@
+"""Everything that can be known, refused or planned before the first server is launched."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from autospec.config import SpecConfig
+from autospec.engine import cpu
+from autospec.engine.args import Deployment, server_args, to_argv
+from autospec.engine.capabilities import Platform, detect, require_sglang
+from autospec.engine.constraints import violations
+from autospec.engine.models import ModelInfo, check_draft, count_tokens, read_model
+from autospec.engine.offline import validate
+from autospec.errors import ConfigError, StudyError, WorkloadError
+from autospec.measure.harness import PassPlan
+from autospec.measure.split import Parts, split
+from autospec.measure.workload import Workload, read_workload
+from autospec.measurement import Sampling
+from autospec.profile import Environment
+from autospec.tune.budget import Cost
+from autospec.tune.space import SearchSpace, enumerate_space, parse_space
+from autospec.tuning.request import TuneRequest
+
+__all__ = ["CONFIRM_LAUNCHES", "Prepared", "describe_environment", "prepare"]
+
+#: Plain, the finalist, plain again: the order A B B A with one launch for both B.
+CONFIRM_LAUNCHES: Final = 3
+#: SGLang's own admission limit under speculation; plain decoding would get thousands.
+_LEAST_RUNNING: Final = 48
+#: What the first plan assumes until plain decoding was measured: seconds a launch, and tokens/s of
+#: a single request.
+_ASSUMED: Final = {"cpu": (50.0, 20.0)}
+_ASSUMED_ELSEWHERE: Final = (90.0, 100.0)
+# On a CPU the weights and the cache share the host's memory with everything else.
+_MEM_FRACTION: Final = {"cpu": 0.3}
+_MEM_FRACTION_ELSEWHERE: Final = 0.8
+_VALIDATION_TIMEOUT_S: Final = 180.0
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request that can be run.
+
+    Attributes:
+        request: with everything that the study is bound to.
+        target: the model.
+        environment: this machine and engine.
+        deployment: what all arms share.
+        server_environment: environment variables for the server's process.
+        parts: the split workload.
+        candidates: configurations that may run, sorted.
+        refused: configurations that may not, with the rule each breaks.
+        cost: expected seconds of a trial and of the confirmation.
+    """
+
+    request: TuneRequest
+    target: ModelInfo
+    environment: Environment
+    deployment: Deployment
+    server_environment: dict[str, str]
+    parts: Parts
+    candidates: tuple[SpecConfig, ...]
+    refused: tuple[tuple[SpecConfig, str], ...]
+    cost: Cost
+
+
+def prepare(request: TuneRequest, note: Callable[[str], None]) -> Prepared:
+    """Read, check and split everything; nothing is launched and nothing is written.
+
+    Args:
+        request: what the user asked for.
+        note: told what takes time.
+
+    Raises:
+        AutospecError: whatever the user must put right, before any time is spent.
+    """
+    workload = read_workload(
+        Path(request.prompts) if request.prompts != "-" else "-",
+        default_max_new_tokens=request.max_new_tokens,
+        sampling=Sampling(temperature=request.temperature),
+    )
+    parts = split(workload, request.seed, max_concurrency=max(request.concurrencies))
+    space = parse_space(request.space, SearchSpace(request.algorithms, request.drafts))
+    require_sglang()
+    platform = detect(request.device)
+    target = read_model(request.model)
+    request, space = _name_models(request, space, target)
+    _check_lengths(target, workload, request.context_length)
+    deployment = _deployment(request, platform)
+    listed = enumerate_space(space, partial(violations, deployment=deployment, target=target))
+    server_environment = cpu.environment() if cpu.needed(platform.device) else {}
+    candidates, refused = _validate(listed.candidates, deployment, server_environment, note)
+    refused = (*listed.refused, *refused)
+    if not candidates:
+        reason = f"; the first: {refused[0][1]}" if refused else ""
+        raise ConfigError(f"no configuration of this space can run here{reason}")
+    environment = describe_environment(platform, request.dtype, request.tp_size)
+    return Prepared(
+        request=_bind(request, workload, target, environment),
+        target=target,
+        environment=environment,
+        deployment=deployment,
+        server_environment=server_environment,
+        parts=parts,
+        candidates=candidates,
+        refused=refused,
+        cost=_assumed_cost(request, parts, platform.device),
+    )
+
+
+def describe_environment(platform: Platform, dtype: str, tp_size: int) -> Environment:
+    """This machine and engine, as a profile records them."""
+    return Environment(
+        device=platform.device,
+        accelerator=platform.accelerator,
+        accelerator_count=platform.accelerator_count,
+        sglang=platform.sglang_version or "none",
+        dtype=dtype,
+        tp_size=tp_size,
+        torch=platform.torch_version,
+        driver=platform.driver,
+        python=platform.python_version,
+        autospec=version("sglang-autospec"),
+        cpu_count=platform.cpu_count,
+        memory_gib=platform.memory_gib,
+    )
+
+
+def _name_models(
+    request: TuneRequest, space: SearchSpace, target: ModelInfo
+) -> tuple[TuneRequest, SearchSpace]:
+    """Check the draft models, and name all models so that any working folder finds them."""
+    drafts: list[tuple[str, str]] = []
+    for algorithm, path in request.drafts:
+        draft = read_model(path, role="draft model")
+        check_draft(target, draft, algorithm)
+        drafts.append((algorithm, draft.name))
+    request = dataclasses.replace(request, model=target.name, drafts=tuple(drafts))
+    return request, dataclasses.replace(space, drafts=tuple(drafts))
+
+
+def _deployment(request: TuneRequest, platform: Platform) -> Deployment:
+    fraction = request.mem_fraction_static
+    if fraction is None:
+        fraction = _MEM_FRACTION.get(platform.device, _MEM_FRACTION_ELSEWHERE)
+    running = request.max_running_requests
+    return Deployment(
+        model=request.model,
+        device=platform.device,
+        dtype=request.dtype,
+        tp_size=request.tp_size,
+        max_running_requests=running or max(_LEAST_RUNNING, *request.concurrencies),
+        mem_fraction_static=fraction,
+        context_length=request.context_length,
+        random_seed=request.seed,
+        extra=request.extra,
+    )
+
+
+def _validate(
+    candidates: tuple[SpecConfig, ...],
+    deployment: Deployment,
+    server_environment: dict[str, str],
+    note: Callable[[str], None],
+) -> tuple[tuple[SpecConfig, ...], tuple[tuple[SpecConfig, str], ...]]:
+    """SGLang's own check of every command line, in one process of its own."""
+    note(f"checking {len(candidates)} configurations with SGLang's own validation")
+    reasons = validate(
+        [to_argv(server_args(deployment, config)) for config in candidates],
+        server_environment,
+        timeout_s=_VALIDATION_TIMEOUT_S,
+    )
+    pairs = list(zip(candidates, reasons, strict=True))
+    kept = tuple(config for config, reason in pairs if reason is None)
+    return kept, tuple((config, reason) for config, reason in pairs if reason is not None)
+
+
+def _check_lengths(target: ModelInfo, workload: Workload, context_length: int | None) -> None:
+    """Refuse a prompt that cannot fit, where the tokenizer can be read; the server checks again."""
+    limit = context_length or target.context_length
+    texts = [
+        prompt.text or "\n".join(m.content for m in prompt.messages or ())
+        for prompt in workload.prompts
+    ]
+    counts = count_tokens(target, texts)
+    if counts is None or limit is None:
+        return
+    for prompt, tokens in zip(workload.prompts, counts, strict=True):
+        count = len(prompt.input_ids or ()) or tokens
+        if count + prompt.max_new_tokens > limit:
+            raise WorkloadError(
+                f"{workload.place(prompt)}: {count} prompt tokens and {prompt.max_new_tokens} new "
+                f"ones do not fit the context of {limit}"
+            )
+
+
+def _bind(
+    request: TuneRequest, workload: Workload, target: ModelInfo, environment: Environment
+) -> TuneRequest:
+    """Note what the study's figures depend on, or compare with what it was begun with."""
+    bound_to = {
+        "prompt file": workload.fingerprint,
+        "model": target.digest,
+        "device": environment.device,
+        "accelerator": environment.accelerator,
+        "sglang": environment.sglang,
+        "autospec": environment.autospec or "",
+    }
+    for name, begun_with in request.bound_to.items():
+        if bound_to.get(name) != begun_with:
+            raise StudyError(
+                f"the study was begun with {name} {begun_with!r}, now it is "
+                f"{bound_to.get(name)!r}; begin a new study"
+            )
+    return dataclasses.replace(request, bound_to=bound_to)
+
+
+def _assumed_cost(request: TuneRequest, parts: Parts, device: str) -> Cost:
+    launch_s, rate = _ASSUMED.get(device, _ASSUMED_ELSEWHERE)
+    plan = PassPlan(
+        request.concurrencies, request.repeats, requests_per_pass=request.requests_per_pass
+    )
+    prompts = parts.tune.prompts
+    new_tokens = sum(prompt.max_new_tokens for prompt in prompts) / len(prompts)
+    # Throughput grows less than linearly with the load; its square root is on the safe side.
+    passes_s = request.repeats * sum(
+        plan.requests(level, len(prompts)) * new_tokens / (rate * level**0.5)
+        for level in request.concurrencies
+    )
+    return Cost(
+        launch_s=launch_s,
+        passes_s=passes_s,
+        confirm_s=CONFIRM_LAUNCHES * launch_s + 4 * passes_s,
+        confirm_launches=CONFIRM_LAUNCHES,
+    )

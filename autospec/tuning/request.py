@@ -1,0 +1,100 @@
+"""What the user asked for: one frozen object, stored in the study so that it can be resumed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from autospec import schema
+from autospec.errors import ConfigError, SchemaError, StudyError
+
+__all__ = ["TuneRequest"]
+
+
+@dataclass(frozen=True, slots=True)
+class TuneRequest:
+    """Everything a study depends on; the command line's defaults are read from here.
+
+    Attributes:
+        model: folder or repository of the target.
+        prompts: path of the prompt file.
+        drafts: (algorithm, draft model) pairs.
+        algorithms: methods to search; empty for NGRAM and every method with a draft.
+        space: the user's narrowing of the space, in words.
+        concurrencies: loads to measure, as requests in flight.
+        objective: what to maximise.
+        sampler: how candidates are chosen.
+        seed: of the split, the sampler and the server.
+        repeats: passes at each load; at least 3.
+        requests_per_pass: prompts a pass sends; None for the whole part.
+        max_new_tokens: longest answer where the prompt file sets none.
+        temperature: sampling temperature.
+        device: ``cuda``, ``cpu``, ...; None to look.
+        dtype: of weights and computing, as SGLang names it.
+        tp_size: GPUs the target is spread over.
+        max_running_requests: admission limit of every arm; None for the larger of 48 (SGLang's own
+            under speculation) and the highest concurrency.
+        mem_fraction_static: share of memory of every arm; None for a default by device.
+        context_length: longest prompt and answer; None for the model's own.
+        launch_timeout_s: how long a server may take to be ready.
+        extra: SGLang flags passed through to every arm.
+        budget_s: wall time over all sessions; None for no limit.
+        max_trials: candidates to measure, plain decoding not counted; None for no limit.
+        output: where the profile goes.
+        bound_to: what must be the same when the study is resumed: digests and versions.
+    """
+
+    model: str
+    prompts: str
+    drafts: tuple[tuple[str, str], ...] = ()
+    algorithms: tuple[str, ...] = ()
+    space: str = ""
+    concurrencies: tuple[int, ...] = (1, 8, 32)
+    objective: str = "throughput"
+    sampler: str = "gp"
+    seed: int = 0
+    repeats: int = 3
+    requests_per_pass: int | None = None
+    max_new_tokens: int = 256
+    temperature: float = 0.0
+    device: str | None = None
+    dtype: str = "auto"
+    tp_size: int = 1
+    max_running_requests: int | None = None
+    mem_fraction_static: float | None = None
+    context_length: int | None = None
+    launch_timeout_s: float = 600.0
+    extra: tuple[str, ...] = ()
+    budget_s: float | None = None
+    max_trials: int | None = None
+    output: str = "profile.yaml"
+    bound_to: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.repeats < 3:
+            raise ConfigError(f"repeats is {self.repeats}, must be at least 3 to show a spread")
+        if not self.concurrencies or min(self.concurrencies) < 1:
+            raise ConfigError(f"concurrency is {self.concurrencies}, must be numbers from 1")
+        if self.requests_per_pass is not None and self.requests_per_pass < 1:
+            raise ConfigError(f"requests per pass is {self.requests_per_pass}, must be at least 1")
+        if self.mem_fraction_static is not None and not 0 < self.mem_fraction_static < 1:
+            raise ConfigError(
+                f"memory fraction is {self.mem_fraction_static}, must be between 0 and 1"
+            )
+        limit = self.max_running_requests
+        if limit is not None and limit < max(self.concurrencies):
+            raise ConfigError(
+                f"max running requests is {limit}, must be at least the highest concurrency "
+                f"({max(self.concurrencies)}): less would measure the queue"
+            )
+
+    @classmethod
+    def from_study(cls, stored: object, where: str) -> TuneRequest:
+        """Read the request that a study was created with.
+
+        Raises:
+            StudyError: it was written by another command or cannot be read.
+        """
+        try:
+            return schema.load(cls, stored, where)
+        except SchemaError as error:
+            raise StudyError(f"{where}: not a study of autospec tune ({error})") from error

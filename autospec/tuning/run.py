@@ -1,0 +1,191 @@
+"""``autospec tune`` from its first check to its profile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+from autospec import schema
+from autospec.engine.models import read_model
+from autospec.errors import StorageError
+from autospec.profile import Profile, Provenance, save_profile
+from autospec.tune.budget import Budget, Cost, Plan, plan
+from autospec.tune.objective import find_objective
+from autospec.tune.samplers import make_sampler
+from autospec.tune.search import Listener, SearchOutcome, run_search
+from autospec.tune.study import Study
+from autospec.tuning.arm import Arms, PassListener
+from autospec.tuning.conclude import Evidence, conclude, needs_confirmation
+from autospec.tuning.confirm import Confirmation, confirm
+from autospec.tuning.prepare import CONFIRM_LAUNCHES, Prepared, prepare
+from autospec.tuning.request import TuneRequest
+
+__all__ = ["PROFILE_NAME", "TuneListener", "resume_tune", "start_tune"]
+
+#: The profile's name inside its study.
+PROFILE_NAME = "profile.yaml"
+
+
+class TuneListener(Listener, PassListener, Protocol):
+    """Told everything that a person may want to see while a study runs."""
+
+    def note(self, text: str) -> None:
+        """Something worth a line."""
+        ...
+
+    def planned(self, plan: Plan, prepared: Prepared) -> None:
+        """What is going to happen, before it does."""
+        ...
+
+
+def start_tune(request: TuneRequest, folder: Path, command: str, listener: TuneListener) -> Profile:
+    """Begin a study and run it to its profile.
+
+    Args:
+        request: what is asked for.
+        folder: new or empty; the study is kept there.
+        command: how the user began it, for the profile.
+        listener: told what happens.
+
+    Raises:
+        AutospecError: before anything is launched for whatever the user must put right, later when
+            plain decoding cannot be measured.
+        KeyboardInterrupt: everything finished is in the study.
+    """
+    prepared = prepare(request, listener.note)
+    make_sampler(request.sampler, prepared.candidates, request.seed)
+    find_objective(request.objective)
+    _check_writable(Path(request.output))
+    planned = _plan(prepared, None)
+    with Study.create(folder, schema.dump(prepared.request)) as study:
+        listener.planned(planned, prepared)
+        return _run(study, prepared, command, listener)
+
+
+def resume_tune(
+    folder: Path,
+    command: str,
+    listener: TuneListener,
+    change: Callable[[TuneRequest], TuneRequest] = lambda request: request,
+) -> Profile:
+    """Go on with an interrupted study, or write a finished one's profile again.
+
+    Args:
+        folder: the study's.
+        command: how the user began it, for the profile.
+        listener: told what happens.
+        change: gives the request another budget or output.
+
+    Raises:
+        StudyError: no study of this command, one in use, or one of another workload or machine.
+    """
+    with Study.open(folder) as study:
+        study.lock()
+        request = change(TuneRequest.from_study(study.request, str(folder)))
+        prepared = prepare(request, listener.note)
+        _check_writable(Path(request.output))
+        listener.planned(_plan(prepared, study), prepared)
+        return _run(study, prepared, command, listener)
+
+
+def _run(study: Study, prepared: Prepared, command: str, listener: TuneListener) -> Profile:
+    request = prepared.request
+    for warning in prepared.parts.workload.warnings:
+        listener.note(warning)
+    arms = Arms(prepared, study.folder, listener)
+    outcome = run_search(
+        study,
+        make_sampler(request.sampler, prepared.candidates, request.seed),
+        arms.measure,
+        Budget(request.budget_s, request.max_trials),
+        clock=time.monotonic,
+        listener=listener,
+        objective=find_objective(request.objective),
+        reserve_s=_cost(prepared, study).confirm_s if request.budget_s else 0.0,
+    )
+    listener.note(f"search ended: {outcome.stop_reason}")
+    profile = conclude(
+        prepared,
+        Evidence(
+            outcome=outcome,
+            confirmation=_confirm(study, arms, prepared, outcome, listener),
+            failed=tuple(trial for trial in study.trials("tune") if trial.state == "failed"),
+            draft_digest=_draft_digest(outcome),
+        ),
+        Provenance(
+            command=command,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            seed=request.seed,
+            sampler=request.sampler,
+            trials=sum(trial.has_ended for trial in study.trials("tune")),
+            duration_s=round(study.seconds_used(), 1),
+            stopped_because=outcome.stop_reason,
+        ),
+    )
+    save_profile(study.folder / PROFILE_NAME, profile)
+    save_profile(Path(request.output), profile)
+    return profile
+
+
+def _confirm(
+    study: Study,
+    arms: Arms,
+    prepared: Prepared,
+    outcome: SearchOutcome,
+    listener: TuneListener,
+) -> Confirmation | None:
+    if not needs_confirmation(outcome):
+        return None
+    finalist = outcome.ranked[0].config
+    listener.note(f"confirming {finalist.label} on held-out prompts")
+    return confirm(study, arms, finalist, prepared.request.repeats, listener)
+
+
+def _plan(prepared: Prepared, study: Study | None) -> Plan:
+    request = prepared.request
+    trials = [trial for trial in study.trials("tune") if trial.has_ended] if study else []
+    measured = {trial.config for trial in trials}
+    return plan(
+        sum(config not in measured for config in prepared.candidates),
+        Budget(request.budget_s, request.max_trials),
+        _cost(prepared, study),
+        used_s=study.seconds_used() if study else 0.0,
+        trials_done=sum(not trial.config.is_plain for trial in trials),
+        baseline_done=any(t.config.is_plain and t.state == "complete" for t in trials),
+    )
+
+
+def _cost(prepared: Prepared, study: Study | None) -> Cost:
+    """Seconds a trial: what plain decoding took here, once it was measured."""
+    plain = [
+        trial
+        for trial in (study.trials("tune") if study else ())
+        if trial.config.is_plain and trial.state == "complete"
+    ]
+    if study is None or not plain:
+        return prepared.cost
+    measured = study.measurement(plain[-1].id)
+    passes_s = max(0.0, measured.duration_s - measured.launch_s)
+    return replace(
+        prepared.cost,
+        launch_s=measured.launch_s,
+        passes_s=passes_s,
+        confirm_s=CONFIRM_LAUNCHES * measured.launch_s + 4 * passes_s,
+    )
+
+
+def _draft_digest(outcome: SearchOutcome) -> str | None:
+    draft = outcome.ranked[0].config.draft_model if outcome.ranked else None
+    return read_model(draft).digest if draft else None
+
+
+def _check_writable(output: Path) -> None:
+    """Find out before hours of measuring that the profile could not be written."""
+    if output.is_dir():
+        raise StorageError(f"{output}: is a folder, must be the profile's file")
+    schema.write_text(output.with_name(f".{output.name}.probe"), "")
+    output.with_name(f".{output.name}.probe").unlink()

@@ -1,0 +1,76 @@
+"""What the command-line tests share: a model's folder, prompts, and the command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from autospec.cli import cli
+from tests.cli import fake_autospec
+
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "vocab_size": 32000,
+    "hidden_size": 64,
+    "max_position_embeddings": 2048,
+}
+
+Run = Callable[..., Result]
+
+
+def write_model(folder: Path, **changes: object) -> Path:
+    """A folder that reads as a model; the fake server needs no more."""
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({**CONFIG, **changes}))
+    (folder / "model.safetensors").write_bytes(b"weights of " + folder.name.encode())
+    return folder
+
+
+def write_prompts(path: Path, count: int = 24) -> Path:
+    """Prompts in two classes."""
+    lines = [
+        {"prompt": f"Question number {i} about topic {i * 7}", "class": ("edit", "chat")[i % 2]}
+        for i in range(count)
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A target model's folder."""
+    return write_model(tmp_path / "model")
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> Path:
+    """A prompt file with enough prompts for concurrency 4."""
+    return write_prompts(tmp_path / "prompts.jsonl")
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """The command line in an empty folder, on the fake engine."""
+    fake_autospec.patch(monkeypatch)
+    monkeypatch.setenv("FAKE_SGLANG_STEP_S", "0.001")
+    monkeypatch.chdir(tmp_path)
+
+    def invoke(*arguments: object) -> Result:
+        return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+
+    return invoke
+
+
+@pytest.fixture
+def tune_arguments(model: Path, prompts: Path) -> list[object]:
+    """A small study: plain decoding and two n-gram configurations."""
+    return [
+        *("tune", model, "--prompts", prompts, "--device", "cpu", "--max-new-tokens", 12),
+        *("--requests-per-pass", 4),
+        *("--concurrency", "1,4", "--space", "tokens=4,8 breadth=2 match=BFS"),
+        *("--study", "study", "-o", "out.yaml"),
+    ]

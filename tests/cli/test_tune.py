@@ -1,0 +1,144 @@
+"""``autospec tune`` through the front door, on real server processes that speak SGLang's HTTP."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import psutil
+import pytest
+
+from autospec.profile import load_profile
+from autospec.tune.study import Study
+from tests.cli.conftest import Run, write_model
+
+
+@pytest.fixture(autouse=True)
+def no_server_left() -> object:
+    """Whatever a test does, it leaves no process behind."""
+    yield
+    left = psutil.Process().children(recursive=True)
+    assert left == []
+
+
+def test_tune_writes_a_profile_and_says_how_to_serve_it(
+    run: Run, tune_arguments: list[object]
+) -> None:
+    """The table, the verdict, the profile's path and the command that serves it."""
+    result = run(*tune_arguments)
+    assert result.exit_code == 0, result.output
+    profile = load_profile("out.yaml")
+    assert {point.config.algorithm for point in profile.points} == {"NGRAM"}
+    assert {point.concurrency for point in profile.baseline} == {1, 4}
+    assert all(point.repeats >= 3 for point in (*profile.baseline, *profile.points))
+    assert set(profile.schedule) == {1, 4}
+    for shown in ("PLAIN", "NGRAM tokens=8", "vs plain", "verdict", "autospec serve out.yaml"):
+        assert shown in result.stdout
+    assert load_profile(Path("study") / "profile.yaml") == profile
+
+
+def test_every_arm_is_admitted_alike(run: Run, tune_arguments: list[object]) -> None:
+    """SGLang lowers the limit to 48 under speculation only; autospec gives it to all arms."""
+    assert run(*tune_arguments).exit_code == 0
+    with Study.open(Path("study")) as study:
+        resolved = [study.measurement(trial.id).resolved for trial in study.trials()]
+    assert len({r["max_running_requests"] for r in resolved}) == 1
+    assert len({r["mem_fraction_static"] for r in resolved}) == 1
+
+
+def test_json_is_the_whole_result_alone_on_stdout(run: Run, tune_arguments: list[object]) -> None:
+    """A program can read standard output; progress goes to standard error."""
+    result = run(*tune_arguments, "--json")
+    document = json.loads(result.stdout)
+    assert document["path"] == "out.yaml"
+    assert document["profile"]["verdict"]["decision"]
+
+
+def test_crash_and_out_of_memory_are_trials_like_others(
+    run: Run, tune_arguments: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A method that cannot start is recorded with its log, and the study goes on."""
+    draft = write_model(tmp_path / "draft")
+    monkeypatch.setenv("FAKE_SGLANG_FAULT", "oom_on:STANDALONE,crash_on:EAGLE")
+    space = "NGRAM.tokens=8 NGRAM.breadth=2 match=BFS steps=3 topk=1"
+    result = run(
+        *tune_arguments,
+        *("--draft", f"STANDALONE={draft}", "--draft", f"EAGLE={draft}", "--space", space),
+    )
+    assert result.exit_code == 0, result.output
+    failed = {
+        failure.config.algorithm: failure.error for failure in load_profile("out.yaml").failed
+    }
+    assert set(failed) == {"STANDALONE", "EAGLE"}
+    assert "memory" in failed["STANDALONE"]
+    with Study.open(Path("study")) as study:
+        tails = [trial.log_tail for trial in study.trials() if trial.state == "failed"]
+    assert all(tails)
+    assert "did not run" in result.stdout
+
+
+def test_plain_that_cannot_start_ends_the_study(
+    run: Run, tune_arguments: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a baseline there is nothing to compare with."""
+    monkeypatch.setenv("FAKE_SGLANG_FAULT", "crash_on:PLAIN")
+    result = run(*tune_arguments)
+    assert result.exit_code == 1
+    assert "Traceback" not in result.stderr.splitlines()[-1]
+
+
+def test_server_that_dies_in_a_pass_is_a_failed_trial(
+    run: Run, tune_arguments: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A death in the middle of measuring loses one trial, not the study."""
+    monkeypatch.setenv("FAKE_SGLANG_FAULT", "die_after:9@NGRAM")
+    result = run(*tune_arguments)
+    assert result.exit_code == 0, result.output
+    profile = load_profile("out.yaml")
+    assert len(profile.failed) == 2
+    assert profile.choice.config.is_plain
+    assert "died" in profile.failed[0].error
+
+
+def test_hung_launch_is_given_up(
+    run: Run, tune_arguments: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time allowed to become ready is obeyed."""
+    monkeypatch.setenv("FAKE_SGLANG_FAULT", "hang_on:NGRAM")
+    result = run(*tune_arguments, "--launch-timeout", "3s", "--max-trials", 1)
+    assert result.exit_code == 0, result.output
+    assert "not ready after 3 s" in load_profile("out.yaml").failed[0].error
+
+
+def test_max_trials_is_obeyed_and_a_resume_may_raise_it(
+    run: Run, tune_arguments: list[object]
+) -> None:
+    """A finished study can go on; nothing measured is measured again."""
+    assert run(*tune_arguments, "--max-trials", 1).exit_code == 0
+    with Study.open(Path("study")) as study:
+        before = study.trials("tune")
+    result = run("tune", "--resume", "study", "--max-trials", 2, "-o", "more.yaml")
+    assert result.exit_code == 0, result.output
+    with Study.open(Path("study")) as study:
+        after = study.trials("tune")
+    assert after[: len(before)] == before
+    assert len(after) == len(before) + 1
+    assert len({p.config for p in load_profile("more.yaml").points}) == 2
+
+
+def test_changed_prompt_file_is_not_resumed(
+    run: Run, tune_arguments: list[object], prompts: Path
+) -> None:
+    """Figures over other prompts would not be comparable."""
+    assert run(*tune_arguments, "--max-trials", 1).exit_code == 0
+    prompts.write_text(prompts.read_text().replace("topic", "matter"))
+    result = run("tune", "--resume", "study")
+    assert result.exit_code == 1
+    assert "prompt file" in result.stderr
+
+
+def test_resume_takes_everything_else_from_the_study(run: Run) -> None:
+    """An option that the study has fixed is a usage error, before anything happens."""
+    result = run("tune", "--resume", "study", "--seed", 3)
+    assert result.exit_code == 2
+    assert "seed cannot be given" in result.stderr
