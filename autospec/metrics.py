@@ -6,7 +6,6 @@ Names follow SGLang's rule: ``accept_*`` includes the bonus token, ``correct_*``
 from __future__ import annotations
 
 import bisect
-import math
 from collections.abc import Iterable, Sequence
 
 from autospec.measurement import RequestRecord
@@ -97,15 +96,13 @@ def steady_window(records: Sequence[RequestRecord], concurrency: int) -> tuple[f
         [(record.start_s, 1) for record in records] + [(record.end_s, -1) for record in records]
     )
     best: tuple[float, float] | None = None
-    in_flight, begin = 0, math.nan
+    longest_s, begin_s, in_flight = 0.0, 0.0, 0
     for moment, change in _merge_handovers(changes):
         before, in_flight = in_flight, in_flight + change
         if before < concurrency <= in_flight:
-            begin = moment
-        elif in_flight < concurrency <= before and (
-            best is None or moment - begin > best[1] - best[0]
-        ):
-            best = (begin, moment)
+            begin_s = moment
+        elif in_flight < concurrency <= before and moment - begin_s > longest_s:
+            longest_s, best = moment - begin_s, (begin_s, moment)
     return best
 
 
