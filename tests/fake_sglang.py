@@ -10,18 +10,19 @@ without one) by a suffix ``@ALGORITHM``:
 
 from __future__ import annotations
 
+import sys
+
+if not __package__:
+    # As a program its own folder comes first, whose ``typing`` would hide Python's.
+    sys.path[0] = __file__.rpartition("/tests/")[0]
+
 import asyncio
 import os
 import signal
-import sys
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
-
-if not __package__:
-    sys.path[0] = str(Path(__file__).parents[1])
 
 from tests.fake_http import FakeServer, die, say
 from tests.fake_model import parse_flags

@@ -148,6 +148,27 @@ def test_a_stale_server_is_not_taken_for_ours(
         server(port=port).start()
 
 
+def test_a_port_taken_during_the_launch_is_told_at_once(
+    server: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SGLang notices a taken port late and lingers; its log line is enough."""
+    monkeypatch.setattr(server_module, "_is_free", lambda host, port: True)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        process = server(port=port)
+        monkeypatch.setattr(process, "_says_ready", lambda: False)
+        with pytest.raises(PortTakenError, match=f"listens on 127.0.0.1 port {port}"):
+            process.start()
+    assert not process.alive()
+
+
+def test_no_free_port_is_told(server: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without a free port gets a sentence, not an endless search."""
+    monkeypatch.setattr(server_module, "_is_free", lambda host, port: False)
+    with pytest.raises(PortTakenError, match="no free port found from 21000 to 29999"):
+        server().start()
+
+
 @pytest.mark.parametrize(
     ("fault", "kind", "message"),
     [
