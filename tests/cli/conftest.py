@@ -52,25 +52,36 @@ def prompts(tmp_path: Path) -> Path:
     return write_prompts(tmp_path / "prompts.jsonl")
 
 
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    """The command line in an empty folder, on the fake engine."""
-    fake_autospec.patch(monkeypatch)
-    monkeypatch.setenv("FAKE_SGLANG_STEP_S", "0.001")
-    monkeypatch.chdir(tmp_path)
+def make_run(patches: pytest.MonkeyPatch, folder: Path) -> Run:
+    """The command line in a folder, on the fake engine."""
+    fake_autospec.patch(patches)
+    patches.setenv("FAKE_SGLANG_STEP_S", "0.001")
 
     def invoke(*arguments: object) -> Result:
+        patches.chdir(folder)
         return CliRunner().invoke(cli, [str(argument) for argument in arguments])
 
     return invoke
 
 
-@pytest.fixture
-def tune_arguments(model: Path, prompts: Path) -> list[object]:
+def study_arguments(model: Path, prompts: Path) -> list[object]:
     """A small study: plain decoding and two n-gram configurations."""
     return [
         *("tune", model, "--prompts", prompts, "--device", "cpu", "--max-new-tokens", 12),
-        *("--requests-per-pass", 4),
-        *("--concurrency", "1,4", "--space", "tokens=4,8 breadth=2 match=BFS"),
-        *("--study", "study", "-o", "out.yaml"),
+        *("--requests-per-pass", 4, "--concurrency", "1,4"),
+        *("--space", "tokens=4,8 breadth=2 match=BFS", "--study", "study", "-o", "out.yaml"),
     ]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """The command line in an empty folder, on the fake engine."""
+    run = make_run(monkeypatch, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return run
+
+
+@pytest.fixture
+def tune_arguments(model: Path, prompts: Path) -> list[object]:
+    """The small study's command."""
+    return study_arguments(model, prompts)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from click.testing import Result
 
 from autospec.profile import load_profile
 from autospec.tune.study import Study
-from tests.cli.conftest import Run, write_model
+from tests.cli.conftest import Run, make_run, study_arguments, write_model, write_prompts
 
 
 @pytest.fixture(autouse=True)
@@ -21,37 +23,72 @@ def no_server_left() -> object:
     assert left == []
 
 
-def test_tune_writes_a_profile_and_says_how_to_serve_it(
-    run: Run, tune_arguments: list[object]
-) -> None:
-    """The table, the verdict, the profile's path and the command that serves it."""
-    result = run(*tune_arguments)
-    assert result.exit_code == 0, result.output
-    profile = load_profile("out.yaml")
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Result, Path]]:
+    """One study run to its end with ``--json``, and the folder it ran in."""
+    folder = tmp_path_factory.mktemp("finished")
+    arguments = study_arguments(
+        write_model(folder / "model"), write_prompts(folder / "prompts.jsonl")
+    )
+    with pytest.MonkeyPatch.context() as patches:
+        result = make_run(patches, folder)(*arguments, "--json")
+        assert result.exit_code == 0, result.output
+        yield result, folder
+
+
+def test_profile_holds_every_arm_with_its_repeats(finished: tuple[Result, Path]) -> None:
+    """Both loads, three repeats at least, and the same profile in the study's folder."""
+    _, folder = finished
+    profile = load_profile(folder / "out.yaml")
     assert {point.config.algorithm for point in profile.points} == {"NGRAM"}
+    assert len({point.config for point in profile.points}) == 2
     assert {point.concurrency for point in profile.baseline} == {1, 4}
     assert all(point.repeats >= 3 for point in (*profile.baseline, *profile.points))
     assert set(profile.schedule) == {1, 4}
-    for shown in ("PLAIN", "NGRAM tokens=8", "vs plain", "verdict", "autospec serve out.yaml"):
-        assert shown in result.stdout
-    assert load_profile(Path("study") / "profile.yaml") == profile
+    assert load_profile(folder / "study" / "profile.yaml") == profile
 
 
-def test_every_arm_is_admitted_alike(run: Run, tune_arguments: list[object]) -> None:
+def test_json_is_the_whole_result_alone_on_stdout(finished: tuple[Result, Path]) -> None:
+    """A program can read standard output; progress goes to standard error."""
+    result, folder = finished
+    document = json.loads(result.stdout)
+    profile = load_profile(folder / "out.yaml")
+    assert document["path"] == "out.yaml"
+    assert document["profile"]["verdict"]["decision"] == profile.verdict.decision
+
+
+def test_every_arm_is_admitted_alike(finished: tuple[Result, Path]) -> None:
     """SGLang lowers the limit to 48 under speculation only; autospec gives it to all arms."""
-    assert run(*tune_arguments).exit_code == 0
-    with Study.open(Path("study")) as study:
+    _, folder = finished
+    with Study.open(folder / "study") as study:
         resolved = [study.measurement(trial.id).resolved for trial in study.trials()]
+    assert len(resolved) >= 3
     assert len({r["max_running_requests"] for r in resolved}) == 1
     assert len({r["mem_fraction_static"] for r in resolved}) == 1
 
 
-def test_json_is_the_whole_result_alone_on_stdout(run: Run, tune_arguments: list[object]) -> None:
-    """A program can read standard output; progress goes to standard error."""
-    result = run(*tune_arguments, "--json")
-    document = json.loads(result.stdout)
-    assert document["path"] == "out.yaml"
-    assert document["profile"]["verdict"]["decision"]
+def test_plan_comes_before_the_first_launch(finished: tuple[Result, Path]) -> None:
+    """Launches and expected time are said first."""
+    result, _ = finished
+    lines = result.stderr.splitlines()
+    plan = next(i for i, line in enumerate(lines) if line.startswith("plan"))
+    launch = next(i for i, line in enumerate(lines) if line.startswith("[1] PLAIN"))
+    assert plan < launch
+    assert "launches" in lines[plan]
+    assert "about" in lines[plan]
+
+
+def test_result_can_be_shown_again(finished: tuple[Result, Path], run: Run) -> None:
+    """A finished study resumed measures nothing; it prints the table and how to serve."""
+    _, folder = finished
+    with Study.open(folder / "study") as study:
+        before = study.trials()
+    result = run("tune", "--resume", folder / "study", "-o", "again.yaml")
+    assert result.exit_code == 0, result.output
+    with Study.open(folder / "study") as study:
+        assert study.trials() == before
+    for shown in ("PLAIN", "NGRAM tokens=8", "vs plain", "verdict", "autospec serve again.yaml"):
+        assert shown in result.stdout
 
 
 def test_crash_and_out_of_memory_are_trials_like_others(

@@ -103,7 +103,8 @@ class Story:
 
     def wait_until_up(self) -> None:
         """Wait until the server has written its mark."""
-        wait_for((self.folder / "server").exists, "the tree's start")
+        server = self.folder / "server"
+        wait_for(lambda: server.exists() and server.read_text(), "the tree's start")
 
     def grandchild(self) -> psutil.Process:
         """The process that tries to get away."""
