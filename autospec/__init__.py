@@ -16,7 +16,8 @@ from autospec.errors import (
     MismatchError,
     SchemaError,
 )
-from autospec.profile import Environment, Interval, Point, Profile, Verdict, load_profile
+from autospec.evidence import Environment, Interval, Point
+from autospec.profile import Profile, Verdict, load_profile
 
 __all__ = [
     "PLAIN",

@@ -12,22 +12,17 @@ import yaml
 from autospec import schema
 from autospec.config import PLAIN, SpecConfig
 from autospec.errors import MismatchError, SchemaError
-from autospec.profile import (
-    BINDING_FIELDS,
+from autospec.evidence import (
     Acceptance,
-    Choice,
     Environment,
     Failure,
     Interval,
     Point,
-    Profile,
     Provenance,
     Target,
-    Verdict,
     WorkloadSummary,
-    load_profile,
-    save_profile,
 )
+from autospec.profile import BINDING_FIELDS, Choice, Profile, Verdict, load_profile, save_profile
 
 NGRAM = SpecConfig("NGRAM", num_draft_tokens=8, options=(("ngram_max_bfs_breadth", 4),))
 

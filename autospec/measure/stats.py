@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autospec.errors import MeasureError
-from autospec.profile import Decision
+from autospec.evidence import Decision
 
 __all__ = ["Ratio", "Summary", "combine", "ratio", "summarize", "verdict"]
 

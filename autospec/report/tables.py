@@ -9,7 +9,8 @@ from rich import box
 from rich.table import Table
 
 from autospec.config import SpecConfig
-from autospec.profile import Failure, Interval, Point, Profile
+from autospec.evidence import Failure, Interval, Point
+from autospec.profile import Profile
 from autospec.tune.study import Trial
 
 __all__ = ["acceptance_table", "failures_text", "points_table", "profile_lines", "study_table"]

@@ -7,17 +7,10 @@ from pathlib import Path
 
 from autospec.config import PLAIN, SpecConfig
 from autospec.engine.args import differences, server_args
+from autospec.evidence import Failure, Provenance, Target, WorkloadSummary
 from autospec.measure import stats
 from autospec.measurement import Measurement
-from autospec.profile import (
-    Choice,
-    Failure,
-    Profile,
-    Provenance,
-    Target,
-    Verdict,
-    WorkloadSummary,
-)
+from autospec.profile import Choice, Profile, Verdict
 from autospec.tune.search import SearchOutcome
 from autospec.tune.study import Trial
 from autospec.tuning import points

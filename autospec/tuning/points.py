@@ -8,9 +8,9 @@ from typing import Literal
 
 from autospec import metrics
 from autospec.config import SpecConfig
+from autospec.evidence import Acceptance, Interval, Point
 from autospec.measure import stats
 from autospec.measurement import Measurement, RequestRecord
-from autospec.profile import Acceptance, Interval, Point
 
 __all__ = ["acceptance", "interval", "points", "schedule", "versus"]
 

@@ -18,11 +18,11 @@ from autospec.engine.constraints import violations
 from autospec.engine.models import ModelInfo, check_draft, count_tokens, read_model
 from autospec.engine.offline import validate
 from autospec.errors import ConfigError, StudyError, WorkloadError
+from autospec.evidence import Environment
 from autospec.measure.harness import PassPlan
 from autospec.measure.split import Parts, split
 from autospec.measure.workload import Workload, read_workload
 from autospec.measurement import Sampling
-from autospec.profile import Environment
 from autospec.tune.budget import Cost
 from autospec.tune.space import SearchSpace, enumerate_space, parse_space
 from autospec.tuning.request import TuneRequest

@@ -12,7 +12,8 @@ from typing import Protocol
 from autospec import schema
 from autospec.engine.models import read_model
 from autospec.errors import StorageError
-from autospec.profile import Profile, Provenance, save_profile
+from autospec.evidence import Provenance
+from autospec.profile import Profile, save_profile
 from autospec.tune.budget import Budget, Cost, Plan, plan
 from autospec.tune.objective import find_objective
 from autospec.tune.samplers import make_sampler
