@@ -78,7 +78,8 @@ def tune_command(context: click.Context, /, **options: Any) -> None:
     autospec tune --demo
     autospec tune --resume STUDY
     """
-    from autospec.report.terminal import TuneView, print_result
+    from autospec.report.live import TuneView
+    from autospec.report.terminal import print_result
 
     command = "autospec " + shlex.join(sys.argv[1:])
     with TuneView() as view:

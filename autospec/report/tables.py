@@ -13,7 +13,15 @@ from autospec.evidence import Failure, Interval, Point
 from autospec.profile import Profile
 from autospec.tune.study import Trial
 
-__all__ = ["acceptance_table", "failures_text", "points_table", "profile_lines", "study_table"]
+__all__ = [
+    "acceptance_table",
+    "failures_text",
+    "points_table",
+    "profile_lines",
+    "rate",
+    "study_table",
+    "times",
+]
 
 
 def points_table(points: Sequence[Point], title: str | None = None) -> Table:
@@ -30,8 +38,8 @@ def points_table(points: Sequence[Point], title: str | None = None) -> Table:
         table.add_row(
             "" if point.config == last else point.config.label,
             str(point.concurrency),
-            f"{point.output_throughput.value:.1f}",
-            f"{point.output_throughput.low:.1f}-{point.output_throughput.high:.1f}",
+            rate(point.output_throughput.value),
+            f"{rate(point.output_throughput.low)}-{rate(point.output_throughput.high)}",
             "-" if point.accept_length is None else f"{point.accept_length:.2f}",
             _against_plain(point),
         )
@@ -75,7 +83,7 @@ def study_table(trials: Iterable[Trial]) -> Table:
             trial.kind,
             trial.state,
             "-" if trial.seconds is None else f"{trial.seconds / 60:.1f}",
-            "-" if trial.value is None else f"{math.exp(trial.value):.2f}x",
+            "-" if trial.value is None else times(trial.value),
         )
     return table
 
@@ -96,6 +104,16 @@ def profile_lines(profile: Profile) -> list[str]:
     if profile.choice.differs_from_plain:
         lines.append(f"differs   {'; '.join(profile.choice.differs_from_plain)}")
     return lines
+
+
+def rate(tokens_per_s: float) -> str:
+    """A throughput in as many digits as it deserves."""
+    return f"{tokens_per_s:.1f}" if tokens_per_s < 100 else f"{tokens_per_s:.0f}"
+
+
+def times(log_ratio: float) -> str:
+    """A logarithm of a ratio as a person says it: ``1.40x``."""
+    return f"{math.exp(log_ratio):.2f}x"
 
 
 def _ordered(points: Sequence[Point]) -> list[Point]:
