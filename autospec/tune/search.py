@@ -6,56 +6,20 @@ what it finished is told to the sampler.
 
 from __future__ import annotations
 
-import contextlib
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Protocol
 
 from autospec.config import PLAIN, SpecConfig
-from autospec.errors import (
-    AutospecError,
-    ConfigError,
-    EngineError,
-    EngineMissingError,
-    MeasureError,
-    MismatchError,
-    PortTakenError,
-)
+from autospec.errors import AutospecError
 from autospec.measurement import Measurement
 from autospec.tune.budget import Budget, Clock, format_duration
 from autospec.tune.objective import Objective, score
 from autospec.tune.samplers import Proposal, Sampler
 from autospec.tune.study import Study, Trial
+from autospec.tune.trial import Listener, SilentListener, run_trial
 
-__all__ = ["Listener", "Ranked", "SearchOutcome", "SilentListener", "run_search"]
-
-#: What one configuration can do wrong. Anything else ends the search.
-_TRIAL_ERRORS: Final = (EngineError, MeasureError, MismatchError, ConfigError)
-#: Every further configuration would meet these too.
-_FATAL_ERRORS: Final = (EngineMissingError, PortTakenError)
-
-
-class Listener(Protocol):
-    """Told of each trial, for a table or a progress bar."""
-
-    def trial_started(self, number: int, config: SpecConfig, reason: str) -> None:
-        """A trial begins; ``number`` is its id in the study."""
-        ...
-
-    def trial_finished(self, trial: Trial) -> None:
-        """A trial has ended, complete or failed."""
-        ...
-
-
-class SilentListener:
-    """A listener that does nothing."""
-
-    def trial_started(self, number: int, config: SpecConfig, reason: str) -> None:
-        """Do nothing."""
-
-    def trial_finished(self, trial: Trial) -> None:
-        """Do nothing."""
+__all__ = ["Ranked", "SearchOutcome", "run_search"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +68,7 @@ def run_search(
     clock: Callable[[], float],
     listener: Listener | None = None,
     objective: Objective = score,
-    reserve_s: float = 0.0,
+    reserve_s: Callable[[], float] = lambda: 0.0,
 ) -> SearchOutcome:
     """Measure plain decoding and candidates until the sampler or a limit ends it.
 
@@ -119,7 +83,8 @@ def run_search(
         clock: monotonic, in seconds.
         listener: told of each trial.
         objective: value of a measurement against plain's.
-        reserve_s: time of the budget kept for the confirmation, in seconds.
+        reserve_s: gives the time of the budget to keep for the confirmation, in seconds; asked
+            before each candidate, since the first trial tells what time things take here.
 
     Raises:
         AutospecError: plain decoding could not be measured, or no further trial can be.
@@ -138,7 +103,7 @@ def run_search(
         if trial.kind == "tune" and not trial.config.is_plain
     )
     while True:
-        stop_reason = search.limit_reached(budget, reserve_s)
+        stop_reason = search.limit_reached(budget, reserve_s())
         if stop_reason:
             break
         proposal = again.popleft() if again else sampler.ask()
@@ -216,34 +181,15 @@ class _Search:
     def _run(
         self, proposal: Proposal, evaluate: Callable[[Measurement], float]
     ) -> tuple[Trial, AutospecError | None]:
-        """Measure and record one configuration; gives what it did wrong beside its trial."""
-        number = self._study.start(proposal.config, "tune", proposal.reason)
-        begin_s = self._now()
-        failure: AutospecError | None = None
-        try:
-            self._listener.trial_started(number, proposal.config, proposal.reason)
-            try:
-                measurement = self._measure(proposal.config)
-                value = evaluate(measurement)
-                self._study.complete(number, measurement, value, self._now() - begin_s)
-            except _FATAL_ERRORS:
-                raise
-            except _TRIAL_ERRORS as error:
-                failure = error
-                log_tail = str(getattr(error, "log_tail", ""))
-                self._study.fail(number, _one_line(error), log_tail, self._now() - begin_s)
-        except BaseException:
-            # A trial left running is found by the next session too; the first error matters more.
-            with contextlib.suppress(AutospecError):
-                self._study.put_back(number, self._now() - begin_s)
-            raise
-        trial = self._study.trial(number)
-        self._listener.trial_finished(trial)
-        return trial, failure
+        return run_trial(
+            self._study,
+            "tune",
+            proposal,
+            self._measure,
+            evaluate=evaluate,
+            clock=self._now,
+            listener=self._listener,
+        )
 
     def _complete(self) -> list[Trial]:
         return [trial for trial in self._study.trials("tune") if trial.state == "complete"]
-
-
-def _one_line(error: AutospecError) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

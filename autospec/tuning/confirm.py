@@ -9,12 +9,13 @@ from __future__ import annotations
 import dataclasses
 import time
 from dataclasses import dataclass
+from functools import partial
 
 from autospec.config import PLAIN, SpecConfig
-from autospec.errors import AutospecError, EngineError, MeasureError
 from autospec.measurement import Measurement
-from autospec.tune.search import Listener
+from autospec.tune.samplers import Proposal
 from autospec.tune.study import Study, Trial
+from autospec.tune.trial import Listener, run_trial
 from autospec.tuning.arm import Arms
 
 __all__ = ["Confirmation", "confirm"]
@@ -42,7 +43,7 @@ def confirm(
         listener: told of each launch.
 
     Raises:
-        StorageError: the study cannot be written.
+        AutospecError: the study cannot be written, or no server can be started at all.
         KeyboardInterrupt: after putting the running trial back.
     """
     order = ((PLAIN, 0, repeats), (finalist, 0, 2 * repeats), (PLAIN, repeats, repeats))
@@ -52,12 +53,18 @@ def confirm(
         if number < len(done):
             results.append(study.measurement(done[number].id))
             continue
-        try:
-            results.append(
-                _run(study, arms, config, listener, first_repeat=first_repeat, repeats=passes)
-            )
-        except (EngineError, MeasureError) as error:
-            return Confirmation(failure=f"{config.label} could not be confirmed: {error}")
+        trial, failure = run_trial(
+            study,
+            "confirm",
+            Proposal(config, "on held-out prompts"),
+            partial(arms.measure, part="confirm", first_repeat=first_repeat, repeats=passes),
+            evaluate=lambda _measurement: None,
+            clock=time.monotonic,
+            listener=listener,
+        )
+        if failure is not None:
+            return Confirmation(failure=f"{config.label} could not be confirmed: {failure}")
+        results.append(study.measurement(trial.id))
     before, best, after = results
     plain = dataclasses.replace(
         before,
@@ -78,34 +85,3 @@ def _finished(study: Study, finalist: SpecConfig) -> list[Trial]:
         elif trial.state == "complete":
             done = [trial] if trial.config.is_plain else []
     return done[:3]
-
-
-def _run(
-    study: Study,
-    arms: Arms,
-    config: SpecConfig,
-    listener: Listener,
-    *,
-    first_repeat: int,
-    repeats: int,
-) -> Measurement:
-    number = study.start(config, "confirm", "on held-out prompts")
-    begin_s = time.monotonic()
-    try:
-        listener.trial_started(number, config, "on held-out prompts")
-        measurement = arms.measure(config, "confirm", first_repeat=first_repeat, repeats=repeats)
-    except (EngineError, MeasureError) as error:
-        log_tail = str(getattr(error, "log_tail", ""))
-        study.fail(number, _one_line(error), log_tail, time.monotonic() - begin_s)
-        listener.trial_finished(study.trial(number))
-        raise
-    except BaseException:
-        study.put_back(number, time.monotonic() - begin_s)
-        raise
-    study.complete(number, measurement, None, time.monotonic() - begin_s)
-    listener.trial_finished(study.trial(number))
-    return measurement
-
-
-def _one_line(error: AutospecError) -> str:
-    return " ".join(str(error).split())

@@ -17,8 +17,9 @@ from autospec.profile import Profile, save_profile
 from autospec.tune.budget import Budget, Cost, Plan, plan
 from autospec.tune.objective import find_objective
 from autospec.tune.samplers import make_sampler
-from autospec.tune.search import Listener, SearchOutcome, run_search
+from autospec.tune.search import SearchOutcome, run_search
 from autospec.tune.study import Study
+from autospec.tune.trial import Listener
 from autospec.tuning.arm import Arms, PassListener
 from autospec.tuning.conclude import Evidence, conclude, needs_confirmation
 from autospec.tuning.confirm import Confirmation, confirm
@@ -106,7 +107,7 @@ def _run(study: Study, prepared: Prepared, command: str, listener: TuneListener)
         clock=time.monotonic,
         listener=listener,
         objective=find_objective(request.objective),
-        reserve_s=_cost(prepared, study).confirm_s if request.budget_s else 0.0,
+        reserve_s=lambda: _cost(prepared, study).confirm_s,
     )
     listener.note(f"search ended: {outcome.stop_reason}")
     profile = conclude(

@@ -29,8 +29,9 @@ from autospec.errors import (
 from autospec.measurement import Measurement
 from autospec.tune.budget import Budget
 from autospec.tune.samplers import make_sampler
-from autospec.tune.search import Listener, SearchOutcome, run_search
+from autospec.tune.search import SearchOutcome, run_search
 from autospec.tune.study import Study
+from autospec.tune.trial import Listener
 from tests.tune.fakes import CANDIDATES, FakeMachine, Recorder, measured, speed
 
 
@@ -58,7 +59,7 @@ def search(
         budget or Budget(),
         clock=machine.clock,
         listener=listener,
-        reserve_s=reserve_s,
+        reserve_s=lambda: reserve_s,
     )
 
 
