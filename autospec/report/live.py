@@ -81,7 +81,7 @@ class TuneView:
 
     def note(self, text: str) -> None:
         """Show a line."""
-        self.console.print(text, markup=False)
+        self.console.print(text, markup=False, highlight=False)
 
     def planned(self, plan: Plan, prepared: Prepared) -> None:
         """Show what is going to happen."""

@@ -47,16 +47,17 @@ def confirm(
         KeyboardInterrupt: after putting the running trial back.
     """
     order = ((PLAIN, 0, repeats), (finalist, 0, 2 * repeats), (PLAIN, repeats, repeats))
-    done = _finished(study, finalist)
     results: list[Measurement] = []
-    for number, (config, first_repeat, passes) in enumerate(order):
-        if number < len(done):
-            results.append(study.measurement(done[number].id))
+    for number, (config, first_repeat, passes) in enumerate(order, start=1):
+        reason = f"launch {number} of {len(order)} to confirm {finalist.label}"
+        done = _finished(study, config, reason)
+        if done is not None:
+            results.append(study.measurement(done.id))
             continue
         trial, failure = run_trial(
             study,
             "confirm",
-            Proposal(config, "on held-out prompts"),
+            Proposal(config, reason),
             partial(arms.measure, part="confirm", first_repeat=first_repeat, repeats=passes),
             evaluate=lambda _measurement: None,
             clock=time.monotonic,
@@ -75,13 +76,13 @@ def confirm(
     return Confirmation(plain, best)
 
 
-def _finished(study: Study, finalist: SpecConfig) -> list[Trial]:
-    """The launches of this confirmation that are complete, in their order."""
-    done: list[Trial] = []
-    for trial in study.trials("confirm"):
-        expected = (PLAIN, finalist, PLAIN)[len(done) % 3]
-        if trial.state == "complete" and trial.config == expected:
-            done.append(trial)
-        elif trial.state == "complete":
-            done = [trial] if trial.config.is_plain else []
-    return done[:3]
+def _finished(study: Study, config: SpecConfig, reason: str) -> Trial | None:
+    """The trial of an earlier session that was this very launch."""
+    return next(
+        (
+            trial
+            for trial in reversed(study.trials("confirm"))
+            if (trial.state, trial.config, trial.reason) == ("complete", config, reason)
+        ),
+        None,
+    )

@@ -1,0 +1,158 @@
+"""From measurements to a verdict: what is deployed, and on what it rests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from autospec.config import PLAIN, SpecConfig
+from autospec.engine.args import Deployment
+from autospec.engine.models import ModelInfo
+from autospec.evidence import Environment, Provenance
+from autospec.measure.split import split
+from autospec.measure.workload import read_workload
+from autospec.measurement import Measurement, RequestRecord
+from autospec.profile import Profile, load_profile, save_profile
+from autospec.tune.budget import Cost
+from autospec.tune.search import Ranked, SearchOutcome
+from autospec.tuning.conclude import Evidence, conclude, needs_confirmation
+from autospec.tuning.confirm import Confirmation
+from autospec.tuning.prepare import Prepared
+from autospec.tuning.request import TuneRequest
+from tests.tune.fakes import measured
+
+NGRAM = SpecConfig("NGRAM", num_draft_tokens=8)
+PROVENANCE = Provenance("autospec tune", "2026-01-01T00:00:00+00:00", 0, "gp", 1, 60.0, "done")
+STEADY = (10.0, 10.1, 9.9)
+
+
+@pytest.fixture
+def prepared(tmp_path: Path) -> Prepared:
+    """A request over twelve prompts in two classes."""
+    path = tmp_path / "p.jsonl"
+    path.write_text(
+        "".join(
+            f'{{"prompt": "question {i}", "class": "{"ab"[i % 2]}", "max_new_tokens": 4}}\n'
+            for i in range(12)
+        )
+    )
+    workload = read_workload(path, default_max_new_tokens=8)
+    return Prepared(
+        request=TuneRequest("models/m", str(path), concurrencies=(1,)),
+        target=ModelInfo("models/m", None, "LlamaForCausalLM", 100, 2048, 64, "d1"),
+        environment=Environment("cpu", "A CPU", 1, "0.5.23", "auto", 1),
+        deployment=Deployment(model="models/m", device="cpu", max_running_requests=48),
+        server_environment={},
+        parts=split(workload, 0, max_concurrency=1),
+        candidates=(NGRAM,),
+        refused=(),
+        cost=Cost(1.0, 1.0),
+    )
+
+
+def arm(config: SpecConfig, values: Sequence[float], part: str = "tune") -> Measurement:
+    """A measurement at concurrency 1 whose requests were half right."""
+    record = RequestRecord(0, 0.0, 1.0, label="a", verify_ct=4, num_correct_drafts=4)
+    record = replace(record, correct_histogram=(2, 1, 0, 1))
+    records = () if config.is_plain else (record, replace(record, label="b", prompt=1))
+    base = measured(config, {1: values}, part)
+    return replace(base, runs=tuple(replace(run, records=records) for run in base.runs))
+
+
+def decide(
+    prepared: Prepared, values: Sequence[float], confirmed: Sequence[float] | None
+) -> Profile:
+    """The profile when the one candidate made ``values`` where plain decoding made 10."""
+    best = arm(NGRAM, values)
+    outcome = SearchOutcome(
+        arm(PLAIN, STEADY), (Ranked(NGRAM, 0.0, 2, lambda _number: best),), "done"
+    )
+    confirmation = None
+    if confirmed is not None:
+        confirmation = Confirmation(arm(PLAIN, STEADY, "confirm"), arm(NGRAM, confirmed, "confirm"))
+    return conclude(prepared, Evidence(outcome, confirmation), PROVENANCE)
+
+
+def test_confirmed_win_is_deployed(prepared: Prepared) -> None:
+    """Clearly faster on held-out prompts: the profile deploys it."""
+    profile = decide(prepared, (15, 15, 15), (14, 14.2, 13.9))
+    assert profile.verdict.decision == "faster"
+    assert profile.verdict.part == "confirm"
+    assert profile.choice.config == NGRAM
+    assert profile.server_args()["speculative_algorithm"] == "NGRAM"
+    assert profile.schedule == {1: 7}
+
+
+@pytest.mark.parametrize(
+    ("confirmed", "decision"),
+    [
+        ((9, 9, 9.1), "slower"),
+        ((10.05, 10.1, 9.95), "equivalent"),
+        ((8, 14, 12), "inconclusive"),
+    ],
+)
+def test_win_that_is_not_confirmed_deploys_plain(
+    prepared: Prepared, confirmed: Sequence[float], decision: str
+) -> None:
+    """However well it looked on the prompts it was chosen on."""
+    profile = decide(prepared, (15, 15, 15), confirmed)
+    assert profile.verdict.decision == decision
+    assert profile.verdict.best == NGRAM
+    assert profile.choice.config == PLAIN
+    assert "speculative_algorithm" not in profile.server_args()
+    assert "plain decoding is deployed" in profile.verdict.reason
+
+
+def test_clear_loss_needs_no_confirmation(prepared: Prepared) -> None:
+    """The verdict then says that it rests on the prompts searched on."""
+    best = arm(NGRAM, (5, 5, 5.1))
+    outcome = SearchOutcome(
+        arm(PLAIN, STEADY), (Ranked(NGRAM, -0.7, 2, lambda _number: best),), "done"
+    )
+    assert not needs_confirmation(outcome)
+    profile = decide(prepared, (5, 5, 5.1), None)
+    assert profile.verdict.decision == "slower"
+    assert profile.verdict.part == "tune"
+    assert profile.choice.config == PLAIN
+
+
+def test_failed_confirmation_is_inconclusive(prepared: Prepared) -> None:
+    """What could not be confirmed is not deployed, and the reason says why."""
+    best = arm(NGRAM, (15, 15, 15))
+    outcome = SearchOutcome(
+        arm(PLAIN, STEADY), (Ranked(NGRAM, 0.4, 2, lambda _number: best),), "done"
+    )
+    evidence = Evidence(outcome, Confirmation(failure="the server died"))
+    profile = conclude(prepared, evidence, PROVENANCE)
+    assert profile.verdict.decision == "inconclusive"
+    assert profile.verdict.reason == "the server died"
+    assert profile.choice.config == PLAIN
+
+
+def test_no_candidate_at_all(prepared: Prepared) -> None:
+    """Plain decoding is deployed and the verdict names no best."""
+    outcome = SearchOutcome(arm(PLAIN, STEADY), (), "done")
+    assert not needs_confirmation(outcome)
+    profile = conclude(prepared, Evidence(outcome, None), PROVENANCE)
+    assert profile.verdict.best is None
+    assert profile.choice.config == PLAIN
+    assert profile.schedule == {}
+
+
+def test_acceptance_by_class_and_position(prepared: Prepared) -> None:
+    """Over all prompts and over each class, from the per-request counters."""
+    profile = decide(prepared, (15, 15, 15), (14, 14.2, 13.9))
+    assert [row.label for row in profile.acceptance] == [None, "a", "b"]
+    assert {row.accept_length for row in profile.acceptance} == {2.0}
+    assert profile.acceptance[0].accept_rate_per_pos == (0.5, 0.25, 0.25)
+
+
+def test_concluded_profile_is_a_readable_file(prepared: Prepared, tmp_path: Path) -> None:
+    """What is concluded can be written and read back."""
+    profile = decide(prepared, (15, 15, 15), (14, 14.2, 13.9))
+    save_profile(tmp_path / "p.yaml", profile)
+    assert load_profile(tmp_path / "p.yaml") == profile
+    assert profile.workload.name == "p.jsonl"
