@@ -49,7 +49,7 @@ def confirm(
     order = ((PLAIN, 0, repeats), (finalist, 0, 2 * repeats), (PLAIN, repeats, repeats))
     results: list[Measurement] = []
     for number, (config, first_repeat, passes) in enumerate(order, start=1):
-        reason = f"launch {number} of {len(order)} to confirm {finalist.label}"
+        reason = f"launch {number} of {len(order)} to confirm {finalist}"
         done = _finished(study, config, reason)
         if done is not None:
             results.append(study.measurement(done.id))
