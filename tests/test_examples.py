@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -24,6 +25,7 @@ def run(name: str, *arguments: str) -> str:
         text=True,
         timeout=600,
         check=False,
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -45,7 +47,7 @@ def test_offline_engine(tmp_path: Path) -> None:
         "model_path": str(demo.model_path()),
         "device": "cpu",
         "max_running_requests": 48,
-        "mem_fraction_static": 0.1,
+        "mem_fraction_static": 0.2,
         "speculative_algorithm": "NGRAM",
         "speculative_num_draft_tokens": 4,
     }

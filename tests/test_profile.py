@@ -30,7 +30,10 @@ NGRAM = SpecConfig("NGRAM", num_draft_tokens=8, options=(("ngram_max_bfs_breadth
 def make_profile(**changes: Any) -> Profile:
     """A profile in which n-gram drafting won."""
     arguments: dict[str, Any] = {"model_path": "models/m", "max_running_requests": 48}
-    speculative = {"speculative_algorithm": "NGRAM", "speculative_num_draft_tokens": 8}
+    speculative: dict[str, Any] = {
+        "speculative_algorithm": "NGRAM",
+        "speculative_num_draft_tokens": 8,
+    }
     ratio = Interval(1.4, 1.3, 1.5)
     plain = Point(PLAIN, "confirm", 1, Interval(10, 9, 11), 6, ttft_ms=20.0, tpot_ms=90.0)
     profile = Profile(
@@ -84,9 +87,8 @@ def test_each_binding_field_is_checked_by_name(name: str) -> None:
     """Another machine or engine is refused with the field that differs."""
     profile = make_profile()
     old = getattr(profile.environment, name)
-    changed = dataclasses.replace(
-        profile.environment, **{name: old + 1 if isinstance(old, int) else old + "x"}
-    )
+    change: dict[str, Any] = {name: old + 1 if isinstance(old, int) else old + "x"}
+    changed = dataclasses.replace(profile.environment, **change)
     with pytest.raises(MismatchError, match=f"{name} {old!r}"):
         profile.require_match("d1", changed)
 

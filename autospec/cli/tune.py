@@ -30,7 +30,7 @@ _DEMO: dict[str, Any] = {
     "max_trials": 4,
     "space": "tokens=4,8,16 breadth=1,4 match=BFS",
     "output": "demo.yaml",
-    "mem_fraction_static": 0.1,
+    "mem_fraction_static": 0.2,
 }
 
 

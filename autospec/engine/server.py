@@ -84,7 +84,9 @@ class ServerProcess:
         self._host = str(args.get("host") or "127.0.0.1")
         self._args = dict(args)
         self._mark = secrets.token_hex(8)
-        self._environment = {**environment, _MARK: self._mark}
+        # SGLang calls ninja, which pip puts beside the interpreter of an environment.
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+        self._environment = {"PATH": path, **environment, _MARK: self._mark}
         self._command = tuple(command)
         self._guard: subprocess.Popen[bytes] | None = None
         self._pid: int | None = None

@@ -90,6 +90,13 @@ def test_a_server_is_ready_inside_its_block_and_gone_after(server: Start) -> Non
     assert "fired up" in process.log_tail()
 
 
+def test_programs_beside_the_interpreter_are_found(server: Start) -> None:
+    """SGLang calls ninja, also where nobody activated the environment that holds it."""
+    with server() as process:
+        first, _, _ = psutil.Process(process.pid).environ()["PATH"].partition(os.pathsep)
+    assert first == str(Path(sys.executable).parent)
+
+
 def test_stopping_twice_or_before_the_start_is_nothing(server: Start) -> None:
     """``stop`` may be called at any time, and a stopped server did not die."""
     process = server()
