@@ -26,7 +26,7 @@ _DEFAULT: dict[str, Any] = {field.name: field.default for field in dataclasses.f
 #: What ``--demo`` uses where the user says nothing: a CPU needs about a quarter of an hour for it.
 _DEMO: dict[str, Any] = {
     "concurrencies": (1, 4),
-    "requests_per_pass": 12,
+    "requests_per_pass": 6,
     "max_trials": 4,
     "space": "tokens=4,8,16 breadth=1,4 match=BFS",
     "output": "demo.yaml",

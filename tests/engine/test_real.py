@@ -112,7 +112,12 @@ def eagle_draft(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> P
         name: torch.randn(shape, generator=generator) * 0.02 for name, shape in shapes.items()
     }
     save_file(weights, folder / "model.safetensors")
-    changes = {"architectures": ["LlamaForCausalLMEagle"], "num_hidden_layers": 1}
+    # SGLang gives the head the embedding and output weights of its target, each on its own.
+    changes = {
+        "architectures": ["LlamaForCausalLMEagle"],
+        "num_hidden_layers": 1,
+        "tie_word_embeddings": False,
+    }
     (folder / "config.json").write_text(json.dumps({**config, **changes}))
     return folder
 
