@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import time
 from pathlib import Path
@@ -42,12 +43,22 @@ class Arms:
         prepared: the request.
         folder: the study's; each launch leaves its log in ``logs`` there.
         listener: told of launches and passes.
+        deadline_s: when the budget ends, on ``time.monotonic``; a launch that hangs is given up
+            then, though never before it had twice the time that a launch is expected to take.
     """
 
-    def __init__(self, prepared: Prepared, folder: Path, listener: PassListener) -> None:
+    def __init__(
+        self,
+        prepared: Prepared,
+        folder: Path,
+        listener: PassListener,
+        *,
+        deadline_s: float = math.inf,
+    ) -> None:
         self._prepared = prepared
         self._logs = folder / "logs"
         self._listener = listener
+        self._deadline_s = deadline_s
 
     def measure(
         self,
@@ -84,7 +95,7 @@ class Arms:
             arguments,
             environment=self._prepared.server_environment,
             log_path=self._new_log(config),
-            timeout_s=request.launch_timeout_s,
+            timeout_s=self._launch_timeout_s(),
         ) as server:
             self._listener.phase(f"ready after {server.launch_s or 0:.0f} s, measuring")
             runs, resolved = self._passes(server, plan, part)
@@ -114,6 +125,11 @@ class Arms:
             info = await client.server_info()
             runs = await Harness(client, self._prepared.parts, plan=plan).measure(part)
         return runs, {**info.resolved, "max_total_num_tokens": info.max_total_num_tokens}
+
+    def _launch_timeout_s(self) -> float:
+        left_s = self._deadline_s - time.monotonic()
+        least_s = 2 * self._prepared.cost.launch_s
+        return min(self._prepared.request.launch_timeout_s, max(left_s, least_s))
 
     def _new_log(self, config: SpecConfig) -> Path:
         try:

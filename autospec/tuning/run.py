@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -98,7 +99,8 @@ def _run(study: Study, prepared: Prepared, command: str, listener: TuneListener)
     request = prepared.request
     for warning in prepared.parts.workload.warnings:
         listener.note(warning)
-    arms = Arms(prepared, study.folder, listener)
+    left_s = (request.budget_s or math.inf) - study.seconds_used()
+    arms = Arms(prepared, study.folder, listener, deadline_s=time.monotonic() + left_s)
     outcome = run_search(
         study,
         make_sampler(request.sampler, prepared.candidates, request.seed),

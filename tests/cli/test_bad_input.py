@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from autospec.engine import capabilities
+from autospec.tune.study import Study
 from autospec.tuning import prepare
 from tests.cli.conftest import Run, write_model
 
@@ -153,6 +154,15 @@ def test_folder_that_is_no_study(run: Run, command: tuple[str, ...]) -> None:
     result = run(*command, "other")
     assert result.exit_code == 1
     assert "other: not a study folder" in result.stderr
+
+
+def test_study_of_another_command_is_not_resumed(run: Run) -> None:
+    """A study that asks for something else is refused by the first key that is foreign."""
+    Study.create(Path("other"), {"policy": "throughput"}).close()
+    result = run("tune", "--resume", "other")
+    assert result.exit_code == 1
+    assert "not a study of autospec tune" in result.stderr
+    assert "'policy'" in result.stderr
 
 
 @pytest.mark.parametrize("command", ["show", "args", "serve"])
