@@ -1,10 +1,9 @@
 """Plain decoding of SGLang on this package's CPU kernels, over transformers' ``generate``.
 
 All arms stay up and are measured in turn, with the same prompts, the same number of output tokens
-and the same number of threads, so that what else the machine does falls on all of them alike. Each
-pass includes the prefill. The figure is output tokens per second; ratios are of passes of one
-round. The servers run in the environment that the package makes for them (huge pages among it); the
-prototype in the same; transformers in the user's own, with the same thread settings.
+and the same settings of threads and memory, so that what else the machine does falls on all of them
+alike. Each pass includes the prefill. The figure is output tokens per second; ratios are of passes
+of one round.
 
 ``--prototype FOLDER`` measures the ``sgl_kernel`` package in that folder beside it.
 """
@@ -31,6 +30,8 @@ from autospec.engine import cpu, wire
 from autospec.engine.server import ServerProcess
 from autospec.measurement import Request
 
+#: Settings of threads and memory that every arm gets, transformers too.
+SHARED = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "GLIBC_TUNABLES")
 OURS, PROTOTYPE, TRANSFORMERS = "autospec", "prototype", "transformers"
 QUESTIONS = (
     "Write a short story about a robot that learns to paint.",
@@ -150,7 +151,7 @@ def transformers_process(model: Path, environment: Mapping[str, str]) -> Iterato
     threads = environment["OMP_NUM_THREADS"]
     process = subprocess.Popen(  # noqa: S603 - this file, by this interpreter
         [sys.executable, __file__, "--worker", str(model), "--threads", threads],
-        env={**os.environ, **{k: v for k, v in environment.items() if "OMP" in k}},
+        env={**os.environ, **{k: v for k, v in environment.items() if k in SHARED}},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
