@@ -9,6 +9,7 @@ from __future__ import annotations
 from autospec.config import SpecConfig
 from autospec.engine.args import Deployment
 from autospec.engine.common_rules import COMMON_RULES
+from autospec.engine.feature_rules import FEATURE_RULES
 from autospec.engine.method_rules import METHOD_RULES
 from autospec.engine.models import ModelInfo
 from autospec.engine.rules import Case, Rule
@@ -17,7 +18,7 @@ from autospec.errors import ConfigError
 __all__ = ["RULES", "Rule", "require_valid", "violations"]
 
 #: Every rule, in the order in which violations are named.
-RULES: tuple[Rule, ...] = (*COMMON_RULES, *METHOD_RULES)
+RULES: tuple[Rule, ...] = (*COMMON_RULES, *FEATURE_RULES, *METHOD_RULES)
 
 
 def violations(

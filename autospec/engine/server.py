@@ -6,7 +6,6 @@ import contextlib
 import http.client
 import os
 import secrets
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ import psutil
 
 from autospec.argv import to_argv
 from autospec.engine import failures, guard, wire
+from autospec.engine.ports import choose_port
 from autospec.errors import (
     EngineError,
     EngineMissingError,
@@ -37,9 +37,6 @@ LAUNCH_COMMAND: Final = (sys.executable, "-m", "sglang.launch_server")
 
 #: Every process of a server carries this variable, as long as it keeps its environment.
 _MARK: Final = "AUTOSPEC_SERVER"
-#: Below the range from which systems take the near end of outgoing connections, since minutes pass
-#: between the choice of a port and the server's listening on it.
-_PORTS: Final = range(21000, 30000)
 _SECRET_ARGS: Final = ("api_key", "admin_api_key", "ssl_keyfile_password")
 _LOG_READ: Final = 256 * 1024
 _POLL_S: Final = 0.5
@@ -137,7 +134,7 @@ class ServerProcess:
         """
         if self.alive():
             raise EngineError(f"the server on port {self.port} is running already")
-        self.port = self._choose_port()
+        self.port = choose_port(self._host, self._given_port)
         self.launch_s = None
         self._stopped = False
         began = time.monotonic()
@@ -197,19 +194,6 @@ class ServerProcess:
     @property
     def _address(self) -> str:
         return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)  # noqa: S104 -- named to connect elsewhere
-
-    def _choose_port(self) -> int:
-        if self._given_port is not None:
-            if not _is_free(self._host, self._given_port):
-                raise PortTakenError(
-                    f"port {self._given_port} on {self._host} is in use; choose another or none"
-                )
-            return self._given_port
-        for _ in range(200):
-            port = _PORTS[secrets.randbelow(len(_PORTS))]
-            if _is_free(self._host, port):
-                return port
-        raise PortTakenError(f"no free port found from {_PORTS[0]} to {_PORTS[-1]}")
 
     def _spawn(self) -> None:
         flags = to_argv({**self._args, "host": self._host, "port": self.port})
@@ -292,18 +276,6 @@ class ServerProcess:
         for secret in (str(self._args.get(name) or "") for name in _SECRET_ARGS):
             text = text.replace(secret, "***") if secret else text
         return text
-
-
-def _is_free(host: str, port: int) -> bool:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        # As servers bind: a port whose last connections are still winding down counts as free.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError:
-            return False
-    return True
 
 
 def _pauses() -> Iterator[float]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
+from autospec.engine.payloads import decode_json, item, mapping, numbers, shorten
 from autospec.errors import RequestError, WireError
 from autospec.measurement import DecodeMoments, Request
 
@@ -75,10 +75,8 @@ _NOT_SETTINGS: Final = frozenset({"frontend", "launch_command", "status", "versi
 _COUNT_KEY: Final = b'"completion_tokens":'
 _DIGITS: Final = re.compile(rb"\s*(\d+)")
 _VALIDATION: Final = re.compile(r"'msg': (['\"])(.*?)\1, '(?:input|ctx)'")
-_ERROR_LENGTH: Final = 300
 
 Scalar = int | float | str | bool | None
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,59 +174,59 @@ def read_reply(payload: bytes) -> Reply:
         RequestError: it reports an error, or that the server gave the request up.
         WireError: it is not a finished answer of this engine version.
     """
-    data = _mapping(decode(payload, GENERATE), GENERATE)
+    data = mapping(decode_json(payload, GENERATE), GENERATE)
     if "error" in data:
         raise RequestError(f"{GENERATE}: {error_text(payload)}")
-    meta = _get(data, "meta_info", dict, GENERATE)
+    meta = item(data, "meta_info", dict, GENERATE)
     where = f"{GENERATE}: meta_info"
-    reason = _get(meta, "finish_reason", dict, where)
-    kind = _get(reason, "type", str, f"{where}: finish_reason")
+    reason = item(meta, "finish_reason", dict, where)
+    kind = item(reason, "type", str, f"{where}: finish_reason")
     if kind == "abort":
-        raise RequestError(f"{GENERATE}: given up by the server: {_shorten(reason.get('message'))}")
-    histogram = _numbers(meta.get("spec_correct_drafts_histogram") or [], int, where)
+        raise RequestError(f"{GENERATE}: given up by the server: {shorten(reason.get('message'))}")
+    histogram = numbers(meta.get("spec_correct_drafts_histogram") or [], int, where)
     # With a single draft slot SGLang sends the histogram alone.
-    verify_ct = _get(meta, "spec_verify_ct", int, where, default=sum(histogram) or None)
+    verify_ct = item(meta, "spec_verify_ct", int, where, default=sum(histogram) or None)
     correct = sum(number * count for number, count in enumerate(histogram))
     return Reply(
-        output_ids=_numbers(_get(data, "output_ids", list, GENERATE), int, GENERATE),
-        prompt_tokens=_get(meta, "prompt_tokens", int, where),
-        completion_tokens=_get(meta, "completion_tokens", int, where),
-        cached_tokens=_get(meta, "cached_tokens", int, where),
+        output_ids=numbers(item(data, "output_ids", list, GENERATE), int, GENERATE),
+        prompt_tokens=item(meta, "prompt_tokens", int, where),
+        completion_tokens=item(meta, "completion_tokens", int, where),
+        cached_tokens=item(meta, "cached_tokens", int, where),
         finish_reason=kind,
-        num_retractions=_get(meta, "num_retractions", int, where, default=0),
+        num_retractions=item(meta, "num_retractions", int, where, default=0),
         verify_ct=verify_ct,
-        num_correct_drafts=_get(meta, "spec_num_correct_drafts", int, where, default=correct),
+        num_correct_drafts=item(meta, "spec_num_correct_drafts", int, where, default=correct),
         correct_histogram=histogram,
     )
 
 
 def read_token_ids(payload: bytes) -> tuple[int, ...]:
     """Read the token ids of one text or conversation."""
-    data = _mapping(decode(payload, TOKENIZE), TOKENIZE)
-    return _numbers(_get(data, "tokens", list, TOKENIZE), int, TOKENIZE)
+    data = mapping(decode_json(payload, TOKENIZE), TOKENIZE)
+    return numbers(item(data, "tokens", list, TOKENIZE), int, TOKENIZE)
 
 
 def read_model_info(payload: bytes) -> ModelInfo:
     """Read what the server says about its model."""
-    data = _mapping(decode(payload, MODEL_INFO), MODEL_INFO)
+    data = mapping(decode_json(payload, MODEL_INFO), MODEL_INFO)
     return ModelInfo(
-        model_path=_get(data, "model_path", str, MODEL_INFO),
-        served_model_name=_get(data, "served_model_name", str, MODEL_INFO),
-        model_type=_get(data, "model_type", str, MODEL_INFO, default=None),
+        model_path=item(data, "model_path", str, MODEL_INFO),
+        served_model_name=item(data, "served_model_name", str, MODEL_INFO),
+        model_type=item(data, "model_type", str, MODEL_INFO, default=None),
         architectures=tuple(str(name) for name in data.get("architectures") or ()),
     )
 
 
 def read_server_info(payload: bytes) -> ServerInfo:
     """Read the server's resolved settings and capacities."""
-    data = _mapping(decode(payload, SERVER_INFO), SERVER_INFO)
+    data = mapping(decode_json(payload, SERVER_INFO), SERVER_INFO)
     ranks = [
-        _mapping(rank, SERVER_INFO) for rank in _get(data, "internal_states", list, SERVER_INFO)
+        mapping(rank, SERVER_INFO) for rank in item(data, "internal_states", list, SERVER_INFO)
     ]
     where = f"{SERVER_INFO}: internal_states"
     if not ranks:
         raise WireError(f"{where} is empty")
-    running = [_get(rank, "effective_max_running_requests_per_dp", int, where) for rank in ranks]
+    running = [item(rank, "effective_max_running_requests_per_dp", int, where) for rank in ranks]
     resolved: dict[str, Scalar] = {
         key: value
         for key, value in data.items()
@@ -236,28 +234,28 @@ def read_server_info(payload: bytes) -> ServerInfo:
     }
     graph_sizes = ranks[0].get("decode_cuda_graph_bs") or []
     resolved["decode_cuda_graph_bs"] = " ".join(str(size) for size in graph_sizes)
-    memory = _get(ranks[0], "memory_usage", dict, where, default={})
+    memory = item(ranks[0], "memory_usage", dict, where, default={})
     return ServerInfo(
-        version=_get(data, "version", str, SERVER_INFO),
-        frontend=_get(data, "frontend", str, SERVER_INFO),
-        launch_command=mask_flags(_get(data, "launch_command", str, SERVER_INFO, default="")),
+        version=item(data, "version", str, SERVER_INFO),
+        frontend=item(data, "frontend", str, SERVER_INFO),
+        launch_command=mask_flags(item(data, "launch_command", str, SERVER_INFO, default="")),
         resolved=resolved,
-        max_total_num_tokens=_get(data, "max_total_num_tokens", int, SERVER_INFO),
+        max_total_num_tokens=item(data, "max_total_num_tokens", int, SERVER_INFO),
         max_running_requests=sum(running),
-        max_input_tokens=_get(data, "max_req_input_len", int, SERVER_INFO),
+        max_input_tokens=item(data, "max_req_input_len", int, SERVER_INFO),
         kv_cache_gb=memory.get("kvcache"),
     )
 
 
 def read_decode_moments(payload: bytes) -> DecodeMoments | None:
     """Read the decode counters, summed over data-parallel ranks; None where none are kept."""
-    data = _mapping(decode(payload, LOADS), LOADS)
+    data = mapping(decode_json(payload, LOADS), LOADS)
     sums = [0.0] * 6
-    for load in _get(data, "loads", list, LOADS):
-        moments = _mapping(load, LOADS).get("decode_moments")
+    for load in item(data, "loads", list, LOADS):
+        moments = mapping(load, LOADS).get("decode_moments")
         if moments is None:
             return None
-        values = _numbers(moments, float, f"{LOADS}: decode_moments")
+        values = numbers(moments, float, f"{LOADS}: decode_moments")
         if len(values) < len(sums):
             raise WireError(f"{LOADS}: decode_moments has {len(values)} items, must have 6")
         sums = [total + value for total, value in zip(sums, values, strict=False)]
@@ -270,61 +268,14 @@ def error_text(payload: bytes) -> str:
     try:
         data = json.loads(payload)
     except ValueError:
-        return _shorten(payload.decode("utf-8", "replace"))
+        return shorten(payload.decode("utf-8", "replace"))
     while isinstance(data, dict):
         data = next((data[key] for key in ("error", "message", "detail") if key in data), None)
     # A validation error repeats what was sent, which may be a prompt; only its reasons are kept.
     reasons = dict.fromkeys(found[2] for found in _VALIDATION.finditer(str(data)))
-    return _shorten("; ".join(reasons) if reasons else data)
+    return shorten("; ".join(reasons) if reasons else data)
 
 
 def mask_flags(text: str) -> str:
     """Put ``***`` for the values of secret flags in a command line."""
     return _SECRET_FLAG.sub(r"\1\2***", text)
-
-
-def decode(payload: bytes, where: str) -> Any:
-    """Decode JSON.
-
-    Raises:
-        WireError: it is not JSON.
-    """
-    try:
-        return json.loads(payload)
-    except ValueError as error:
-        # The payload may hold an answer, so it is not shown.
-        raise WireError(f"{where}: {len(payload)} bytes that are not JSON") from error
-
-
-def _shorten(value: object) -> str:
-    text = " ".join(str(value or "no reason given").split())
-    return text if len(text) <= _ERROR_LENGTH else text[: _ERROR_LENGTH - 3] + "..."
-
-
-def _mapping(data: Any, where: str) -> dict[str, Any]:
-    if not isinstance(data, dict):
-        raise WireError(f"{where}: must be a mapping, is {type(data).__name__}")
-    return data
-
-
-_MISSING: Final = object()
-
-
-def _get(
-    data: Mapping[str, Any], key: str, kind: type[T], where: str, *, default: Any = _MISSING
-) -> Any:
-    value = data.get(key)
-    if value is None and default is not _MISSING:
-        return default
-    if key not in data:
-        raise WireError(f"{where}: key {key!r} is missing")
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise WireError(f"{where}: {key} must be {kind.__name__}, is {type(value).__name__}")
-    return value
-
-
-def _numbers(data: Any, kind: type[T], where: str) -> tuple[T, ...]:
-    allowed = (int, float) if kind is float else (int,)
-    if not isinstance(data, list) or not all(type(item) in allowed for item in data):
-        raise WireError(f"{where}: must be a list of {kind.__name__} numbers")
-    return tuple(data)

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from autospec.engine import server as server_module
+from autospec.engine import ports
 from autospec.engine.client import EngineClient
 from autospec.engine.server import ServerProcess
 from autospec.errors import (
@@ -125,7 +125,7 @@ def test_ports_are_free_and_below_those_of_outgoing_connections(server: Start) -
     """Without a wish the port is one that no outgoing connection will take meanwhile."""
     with server() as process:
         assert 21000 <= process.port < 30000
-        assert not server_module._is_free("127.0.0.1", process.port)
+        assert not ports._is_free("127.0.0.1", process.port)
 
 
 def test_a_port_in_use_is_refused_before_anything_starts(server: Start, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_stale_server_is_not_taken_for_ours(
     server: Start, fake_server: FakeSGLang, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where another server answers on the port, the launch fails instead of measuring that one."""
-    monkeypatch.setattr(server_module, "_is_free", lambda host, port: True)
+    monkeypatch.setattr(ports, "_is_free", lambda host, port: True)
     port = int(fake_server.url.rpartition(":")[2])
     with pytest.raises((LaunchError, PortTakenError), match=f"port {port}"):
         server(port=port).start()
@@ -159,7 +159,7 @@ def test_a_port_taken_during_the_launch_is_told_at_once(
     server: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SGLang notices a taken port late and lingers; its log line is enough."""
-    monkeypatch.setattr(server_module, "_is_free", lambda host, port: True)
+    monkeypatch.setattr(ports, "_is_free", lambda host, port: True)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         process = server(port=port)
@@ -171,7 +171,7 @@ def test_a_port_taken_during_the_launch_is_told_at_once(
 
 def test_no_free_port_is_told(server: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without a free port gets a sentence, not an endless search."""
-    monkeypatch.setattr(server_module, "_is_free", lambda host, port: False)
+    monkeypatch.setattr(ports, "_is_free", lambda host, port: False)
     with pytest.raises(PortTakenError, match="no free port found from 21000 to 29999"):
         server().start()
 
