@@ -85,7 +85,6 @@ class ServerInfo:
 
     Attributes:
         version: SGLang's version.
-        frontend: ``python``, or another HTTP front end, which lacks the speculative counters.
         launch_command: the flags it was started with, secrets masked.
         resolved: its settings after it adjusted them; scalars only, no secrets. Graph batch sizes
             are one text under ``decode_cuda_graph_bs``.
@@ -96,7 +95,6 @@ class ServerInfo:
     """
 
     version: str
-    frontend: str
     launch_command: str
     resolved: dict[str, Scalar]
     max_total_num_tokens: int
@@ -226,6 +224,11 @@ def read_server_info(payload: bytes) -> ServerInfo:
     where = f"{SERVER_INFO}: internal_states"
     if not ranks:
         raise WireError(f"{where} is empty")
+    frontend = item(data, "frontend", str, SERVER_INFO)
+    if frontend != "python":
+        raise WireError(
+            f"{SERVER_INFO}: frontend is {frontend!r}, must be 'python': others lack counters"
+        )
     running = [item(rank, "effective_max_running_requests_per_dp", int, where) for rank in ranks]
     resolved: dict[str, Scalar] = {
         key: value
@@ -237,7 +240,6 @@ def read_server_info(payload: bytes) -> ServerInfo:
     memory = item(ranks[0], "memory_usage", dict, where, default={})
     return ServerInfo(
         version=item(data, "version", str, SERVER_INFO),
-        frontend=item(data, "frontend", str, SERVER_INFO),
         launch_command=mask_flags(item(data, "launch_command", str, SERVER_INFO, default="")),
         resolved=resolved,
         max_total_num_tokens=item(data, "max_total_num_tokens", int, SERVER_INFO),

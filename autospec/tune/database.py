@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
 import sqlite3
@@ -24,7 +23,6 @@ __all__ = [
     "canonical",
     "check_empty",
     "connect",
-    "fingerprint",
     "take_lock",
     "write_new",
     "writing",
@@ -74,22 +72,15 @@ class Meta:
     Attributes:
         created: Unix time in seconds.
         request: what was asked for, as JSON holds it.
-        fingerprint: digest of the request.
     """
 
     created: float
     request: dict[str, Any]
-    fingerprint: str
 
 
 def canonical(request: dict[str, Any]) -> str:
     """JSON text that is the same for equal requests."""
     return json.dumps(request, sort_keys=True, allow_nan=False)
-
-
-def fingerprint(request: dict[str, Any]) -> str:
-    """Digest of a request, the same for equal ones."""
-    return hashlib.sha256(canonical(request).encode()).hexdigest()[:16]
 
 
 def check_empty(folder: Path) -> None:
@@ -158,7 +149,6 @@ def write_new(folder: Path, request: dict[str, Any], created: float) -> None:
         "schema": str(SCHEMA),
         "created": repr(created),
         "request": canonical(request),
-        "fingerprint": fingerprint(request),
     }
     try:
         for path in folder.glob(f"{_UNFINISHED}*"):
@@ -215,6 +205,6 @@ def _check(path: Path, connection: sqlite3.Connection) -> Meta:
         raise StudyError(f"{path}: damaged ({str(verdict).splitlines()[-1]})")
     try:
         request = json.loads(values["request"])
-        return Meta(float(values["created"]), request, str(values["fingerprint"]))
+        return Meta(float(values["created"]), request)
     except (KeyError, ValueError) as error:
         raise StudyError(f"{path}: damaged, its request cannot be read ({error})") from error

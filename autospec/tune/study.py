@@ -24,7 +24,6 @@ from autospec.measurement import Measurement
 from autospec.tune.database import (
     DATABASE,
     Meta,
-    canonical,
     check_empty,
     connect,
     take_lock,
@@ -87,7 +86,6 @@ class Study:
         folder: where it lives; logs and the final profile may stand beside the database.
         created: when it began, as Unix time in seconds.
         request: what was asked for, as JSON holds it.
-        fingerprint: digest of the request.
     """
 
     def __init__(
@@ -101,7 +99,6 @@ class Study:
         self.folder = folder
         self.created = meta.created
         self.request = meta.request
-        self.fingerprint = meta.fingerprint
         self._path = folder / DATABASE
         self._connection = connection
         self._lock = lock
@@ -163,20 +160,6 @@ class Study:
         """
         if self._lock is None:
             self._lock = take_lock(self.folder)
-
-    def check_request(self, request: dict[str, Any]) -> None:
-        """Refuse to go on with another request than the study was begun with.
-
-        Raises:
-            StudyError: naming the first key that differs, and both values.
-        """
-        asked = json.loads(canonical(request))
-        for key in sorted({*asked, *self.request}):
-            if asked.get(key) != self.request.get(key):
-                raise StudyError(
-                    f"{self.folder}: the study was begun with {key} "
-                    f"{json.dumps(self.request.get(key))}, not {json.dumps(asked.get(key))}"
-                )
 
     def start(self, config: SpecConfig, kind: str, reason: str) -> int:
         """Record that a trial of kind ``tune`` or ``confirm`` begins; gives its id."""
