@@ -345,8 +345,7 @@ def test_a_terminal_interrupt_does_not_reach_the_server(tmp_path: Path) -> None:
         f"command = (sys.executable, {str(fake)!r})\n"
         f"log = Path({str(tmp_path / 'log')!r})\n"
         "with ServerProcess({'model_path': 'm'}, log_path=log, command=command) as server:\n"
-        "    print(server.pid, flush=True)\n"
-        "    try:\n        time.sleep(600)\n"
+        "    try:\n        print(server.pid, flush=True)\n        time.sleep(600)\n"
         "    except KeyboardInterrupt:\n        print(server.alive(), flush=True)\n"
     )
     command = [sys.executable, str(script)]
