@@ -121,7 +121,7 @@ test: lint model ## set everything up, then all checks and all tests
 
 .PHONY: bench-cpu
 bench-cpu: model ## SGLang on this CPU against transformers
-	@"$(BIN)/python" benchmarks/cpu_engine.py
+	@"$(BIN)/python" benchmarks/cpu_engine.py --repeats 5
 
 .PHONY: clean
 clean: ## remove what tools left here; the environment and the demo model stay

@@ -33,6 +33,11 @@ _DEMO: dict[str, Any] = {
     "mem_fraction_static": 0.2,
 }
 
+#: The study of the demo as it is; running the demo again goes on with it.
+_DEMO_STUDY = Path("autospec-studies") / "demo"
+#: Options that do not change what a study is.
+_MAY_CHANGE = {"resume", "demo", "budget", "max_trials", "output", "as_json"}
+
 
 @click.command("tune")
 @click.argument("model", required=False)
@@ -83,6 +88,8 @@ def tune_command(context: click.Context, /, **options: Any) -> None:
 
     command = "autospec " + shlex.join(sys.argv[1:])
     with TuneView() as view:
+        if options["demo"]:
+            options |= _demo_study(context, options, view)
         if options["resume"] is not None:
             folder = options["resume"]
             profile, output = _resume(context, options, command, view)
@@ -115,8 +122,7 @@ def _resume(
     from autospec.tuning.run import resume_tune
 
     changes = _given(context, {**options, "budget_s": options["budget"]})
-    allowed = {"resume", "budget", "max_trials", "output", "as_json"}
-    foreign = sorted(set(changes) - allowed)
+    foreign = sorted(set(changes) - _MAY_CHANGE)
     if foreign:
         raise click.UsageError(
             f"--resume takes everything from the study, so {foreign[0]} cannot be given; "
@@ -156,6 +162,20 @@ def _request(context: click.Context, options: dict[str, Any], view: TuneListener
     values["launch_timeout_s"] = _seconds(values["launch_timeout"])
     fields = {field.name for field in dataclasses.fields(TuneRequest)}
     return TuneRequest(**{name: value for name, value in values.items() if name in fields})
+
+
+def _demo_study(
+    context: click.Context, options: dict[str, Any], view: TuneListener
+) -> dict[str, Any]:
+    """Where the demo's study goes: one place for the demo as it is, begun or gone on with."""
+    from autospec.tune.database import DATABASE
+
+    if set(_given(context, options)) - _MAY_CHANGE:
+        return {}
+    if not (_DEMO_STUDY / DATABASE).exists():
+        return {"study": _DEMO_STUDY}
+    view.note(f"going on with {_DEMO_STUDY}; remove it to measure anew")
+    return {"resume": _DEMO_STUDY}
 
 
 def _demo_values(

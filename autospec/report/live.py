@@ -143,7 +143,7 @@ class TuneView:
             self._live.update(Group(self._table(), self._bar), refresh=True)
 
     def _table(self) -> Table:
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         table.add_column("tok/s at each concurrency", overflow="fold")
         for heading in (*(f"@{level}" for level in self._levels), "accept", "vs plain"):
             table.add_column(heading, justify="right", no_wrap=True)

@@ -29,7 +29,9 @@ def points_table(points: Sequence[Point], title: str | None = None) -> Table:
 
     Plain decoding comes first, then the configurations from best to worst.
     """
-    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
+    table = Table(
+        box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False, padding=(0, 1, 0, 0)
+    )
     table.add_column("configuration", overflow="fold")
     for heading in ("load", "tok/s", "spread", "accept", "vs plain"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -57,7 +59,7 @@ def acceptance_table(profile: Profile) -> Table | None:
     rows = [row for row in profile.acceptance if row.config == profile.verdict.best]
     if not rows:
         return None
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("class")
     table.add_column("accept", justify="right")
     table.add_column("share of steps with the first 1, 2, ... drafts right", overflow="fold")
@@ -69,7 +71,7 @@ def acceptance_table(profile: Profile) -> Table | None:
 
 def study_table(trials: Iterable[Trial]) -> Table:
     """One row a trial, in the order in which they began."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("trial", justify="right")
     table.add_column("configuration", overflow="fold")
     for heading in ("part", "state"):

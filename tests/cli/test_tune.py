@@ -10,6 +10,7 @@ import psutil
 import pytest
 from click.testing import Result
 
+from autospec import demo
 from autospec.profile import load_profile
 from autospec.tune.study import Study
 from tests.cli.conftest import Run, make_run, study_arguments, write_model, write_prompts
@@ -179,3 +180,34 @@ def test_resume_takes_everything_else_from_the_study(run: Run) -> None:
     result = run("tune", "--resume", "study", "--seed", 3)
     assert result.exit_code == 2
     assert "seed cannot be given" in result.stderr
+
+
+def test_demo_run_again_only_shows_its_result(
+    run: Run, model: Path, prompts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The demo as it is has one study: a second run measures nothing more."""
+    monkeypatch.setattr(demo, "model_path", lambda _notify: model)
+    monkeypatch.setattr(demo, "prompts_path", lambda: prompts)
+    first = run("tune", "--demo", "--max-trials", 1)
+    assert first.exit_code == 0, first.output
+    with Study.open(Path("autospec-studies", "demo")) as study:
+        before = study.trials()
+    second = run("tune", "--demo")
+    assert second.exit_code == 0, second.output
+    assert "going on with autospec-studies/demo" in second.stderr
+    assert "autospec serve demo.yaml" in second.stdout
+    with Study.open(Path("autospec-studies", "demo")) as study:
+        assert study.trials() == before
+
+
+def test_demo_with_other_settings_is_a_study_of_its_own(
+    run: Run, model: Path, prompts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What changes a study never goes into the demo's own."""
+    monkeypatch.setattr(demo, "model_path", lambda _notify: model)
+    monkeypatch.setattr(demo, "prompts_path", lambda: prompts)
+    arguments = ("--concurrency", "1", "--requests-per-pass", 2, "--max-trials", 1)
+    result = run("tune", "--demo", *arguments, "--space", "tokens=4 breadth=1 match=BFS")
+    assert result.exit_code == 0, result.output
+    assert not Path("autospec-studies", "demo").exists()
+    assert len(list(Path("autospec-studies").iterdir())) == 1
