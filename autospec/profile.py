@@ -54,6 +54,8 @@ class Verdict:
         vs_plain: geometric mean of the ratios over the concurrency levels.
         part: the prompts it was decided on.
         reason: one sentence for a person.
+        differs_from_plain: settings, KV cache capacity among them, that the two servers resolved
+            differently beside the speculation itself: ``name: best / plain``.
     """
 
     decision: Decision
@@ -61,6 +63,7 @@ class Verdict:
     part: Literal["tune", "confirm"]
     best: SpecConfig | None = None
     vs_plain: Interval | None = None
+    differs_from_plain: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +74,11 @@ class Choice:
         config: plain decoding unless the verdict is ``faster``.
         server_args: keyword arguments of ``sglang.Engine``.
         resolved: what the measured server reported of its own settings.
-        differs_from_plain: resolved settings in which this arm and plain decoding differed.
     """
 
     config: SpecConfig
     server_args: dict[str, ArgValue]
     resolved: dict[str, int | float | str | bool | None]
-    differs_from_plain: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         speculates = "speculative_algorithm" in self.server_args
@@ -118,7 +119,10 @@ class Profile:
 
     def server_args(self) -> dict[str, Any]:
         """Keyword arguments for ``sglang.Engine(**profile.server_args())``."""
-        return dict(self.choice.server_args)
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in self.choice.server_args.items()
+        }
 
     def to_argv(self) -> list[str]:
         """The same as flags of ``python -m sglang.launch_server``."""

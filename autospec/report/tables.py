@@ -15,6 +15,7 @@ from autospec.tune.study import Trial
 
 __all__ = [
     "acceptance_table",
+    "difference_lines",
     "failures_text",
     "points_table",
     "profile_lines",
@@ -103,9 +104,12 @@ def profile_lines(profile: Profile) -> list[str]:
         f"verdict   {profile.verdict.decision}: {profile.verdict.reason}",
         f"deploys   {profile.choice.config}",
     ]
-    if profile.choice.differs_from_plain:
-        lines.append(f"differs   {'; '.join(profile.choice.differs_from_plain)}")
-    return lines
+    return [*lines, *difference_lines(profile)]
+
+
+def difference_lines(profile: Profile) -> list[str]:
+    """Settings in which the best arm's server and plain decoding's differed, a line each."""
+    return [f"differs   {line} (best / plain)" for line in profile.verdict.differs_from_plain]
 
 
 def rate(tokens_per_s: float) -> str:

@@ -10,6 +10,7 @@ from rich.console import Console
 from autospec.profile import Profile
 from autospec.report.tables import (
     acceptance_table,
+    difference_lines,
     failures_text,
     points_table,
     profile_lines,
@@ -24,10 +25,12 @@ def print_result(profile: Profile, path: Path, study: Path) -> None:
     """Show a study's result: the table, the verdict, the profile and how to serve it."""
     console = _console()
     print_points(profile, console)
-    console.print(f"verdict  {profile.verdict.decision}: {profile.verdict.reason}", markup=False)
-    console.print(f"study    {study}", markup=False)
-    console.print(f"profile  {path}", markup=False)
-    console.print(f"serve    autospec serve {shlex.quote(str(path))}", markup=False)
+    console.print(f"verdict   {profile.verdict.decision}: {profile.verdict.reason}", markup=False)
+    for line in difference_lines(profile):
+        console.print(line, markup=False)
+    console.print(f"study     {study}", markup=False)
+    console.print(f"profile   {path}", markup=False)
+    console.print(f"serve     autospec serve {shlex.quote(str(path))}", markup=False)
 
 
 def print_points(profile: Profile, console: Console) -> None:
@@ -56,6 +59,9 @@ def print_study(study: Study) -> None:
     """Show the trials of a study, finished or not."""
     console = _console()
     console.print(study_table(study.trials()))
+    for trial in study.trials():
+        if trial.error:
+            console.print(f"[{trial.id}] {trial.config.label}: {trial.error}", markup=False)
     console.print(f"time     {study.seconds_used() / 60:.1f} min in trials", markup=False)
     profile = study.folder / "profile.yaml"
     hint = f"autospec show {shlex.quote(str(profile))}"

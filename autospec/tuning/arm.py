@@ -35,6 +35,10 @@ class PassListener(Protocol):
         """A pass has ended."""
         ...
 
+    def note(self, text: str) -> None:
+        """Something worth a line."""
+        ...
+
 
 class Arms:
     """Measures configurations, one server at a time.
@@ -99,13 +103,16 @@ class Arms:
         ) as server:
             self._listener.phase(f"ready after {server.launch_s or 0:.0f} s, measuring")
             runs, resolved = self._passes(server, plan, part)
+        changed = adjusted(arguments, resolved)
+        for line in changed:
+            self._listener.note(f"    the server changed {line}")
         return Measurement(
             config=config,
             runs=runs,
             launch_s=server.launch_s or 0.0,
             duration_s=time.monotonic() - begin_s,
             resolved={key: resolved[key] for key in RESOLVED_KEYS if key in resolved},
-            adjusted=adjusted(arguments, resolved),
+            adjusted=changed,
             warnings=tuple(dict.fromkeys(line for run in runs for line in run.warnings)),
         )
 

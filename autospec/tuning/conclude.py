@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autospec.config import PLAIN, SpecConfig
@@ -57,7 +57,10 @@ def conclude(prepared: Prepared, evidence: Evidence, provenance: Provenance) -> 
     confirmed = confirmation if confirmation and confirmation.finalist else None
     pair = _decisive_pair(evidence)
     ratios = points.versus(*pair) if pair else {}
-    verdict = _verdict(best.config if best else None, ratios, confirmation)
+    verdict = replace(
+        _verdict(best.config if best else None, ratios, confirmation),
+        differs_from_plain=differences(pair[0].resolved, pair[1].resolved) if pair else (),
+    )
     tried = [ranked.measurement for ranked in outcome.ranked]
     rows = [row for m in tried for row in points.points(m, "tune", outcome.baseline)]
     baseline = list(points.points(outcome.baseline, "tune"))
@@ -127,7 +130,6 @@ def _choice(
         config=config,
         server_args={k: tuple(v) if isinstance(v, list) else v for k, v in arguments.items()},
         resolved=dict(resolved),
-        differs_from_plain=differences(resolved, baseline.resolved) if wins else (),
     )
 
 

@@ -36,10 +36,6 @@ PROFILE_NAME = "profile.yaml"
 class TuneListener(Listener, PassListener, Protocol):
     """Told everything that a person may want to see while a study runs."""
 
-    def note(self, text: str) -> None:
-        """Something worth a line."""
-        ...
-
     def planned(self, plan: Plan, prepared: Prepared) -> None:
         """What is going to happen, before it does."""
         ...

@@ -13,6 +13,7 @@ from click.testing import Result
 from autospec import demo
 from autospec.profile import load_profile
 from autospec.tune.study import Study
+from autospec.tuning import arm
 from tests.cli.conftest import Run, make_run, study_arguments, write_model, write_prompts
 
 
@@ -146,6 +147,18 @@ def test_hung_launch_is_given_up(
     result = run(*tune_arguments, "--launch-timeout", "3s", "--max-trials", 1)
     assert result.exit_code == 0, result.output
     assert "not ready after 3 s" in load_profile("out.yaml").failed[0].error
+
+
+def test_what_the_server_changed_is_shown(
+    run: Run, tune_arguments: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SGLang adjusts settings silently; autospec compares and says so, and keeps it."""
+    line = "page_size: asked 16, got 1"
+    monkeypatch.setattr(arm, "adjusted", lambda _asked, _resolved: (line,))
+    result = run(*tune_arguments, "--max-trials", 1)
+    assert f"the server changed {line}" in result.stderr
+    with Study.open(Path("study")) as study:
+        assert study.measurement(1).adjusted == (line,)
 
 
 def test_max_trials_is_obeyed_and_a_resume_may_raise_it(

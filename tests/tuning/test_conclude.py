@@ -156,3 +156,15 @@ def test_concluded_profile_is_a_readable_file(prepared: Prepared, tmp_path: Path
     save_profile(tmp_path / "p.yaml", profile)
     assert load_profile(tmp_path / "p.yaml") == profile
     assert profile.workload.name == "p.jsonl"
+
+
+def test_settings_that_the_servers_resolved_differently_are_kept(prepared: Prepared) -> None:
+    """A smaller KV cache under speculation belongs to the evidence, whoever wins."""
+    plain = replace(arm(PLAIN, STEADY), resolved={"max_total_num_tokens": 100, "page_size": 1})
+    best = replace(
+        arm(NGRAM, (5, 5, 5.1)),
+        resolved={"max_total_num_tokens": 50, "page_size": 1, "speculative_algorithm": "NGRAM"},
+    )
+    outcome = SearchOutcome(plain, (Ranked(NGRAM, -0.7, 2, lambda _number: best),), "done")
+    profile = conclude(prepared, Evidence(outcome, None), PROVENANCE)
+    assert profile.verdict.differs_from_plain == ("max_total_num_tokens: 50 / 100",)
