@@ -22,12 +22,12 @@ __all__ = ["args_command"]
 def args_command(
     path: Path, *, as_env: bool, model: str | None, force: bool, as_json: bool
 ) -> None:
-    r"""Print the SGLang flags of a profile, quoted for a shell.
+    """Print the SGLang flags of a profile, quoted for a shell.
 
     \b
     python -m sglang.launch_server $(autospec args PROFILE)
     env $(autospec args PROFILE --env) python -m sglang.launch_server ...
-    """
+    """  # noqa: D301  # click keeps the lines after a backspace as they are
     from autospec import schema
     from autospec.profile import load_profile
     from autospec.tuning.deploy import fit_profile, server_environment

@@ -15,7 +15,9 @@ __all__ = ["serve_command"]
 @click.argument("path", metavar="PROFILE", type=click.Path(path_type=Path))
 @click.argument("extra", metavar="[-- SGLANG FLAGS]", nargs=-1, type=click.UNPROCESSED)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", default=30000, show_default=True, type=click.IntRange(1, 65535))
+@click.option(
+    "--port", default=30000, show_default=True, type=click.IntRange(1, 65535), help="Port to take."
+)
 @click.option("--log", "log_path", type=click.Path(path_type=Path), help="Keep the server's log.")
 @click.option("--launch-timeout", default="10m", show_default=True, help="Time to be ready.")
 @model_option

@@ -45,7 +45,12 @@ _MAY_CHANGE = {"resume", "demo", "budget", "max_trials", "output", "as_json"}
 @click.option("--prompts", metavar="FILE|-", help="Your prompts: JSONL or one text a line.")
 @click.option("--draft", "drafts", multiple=True, type=DRAFT, help="A draft model; repeatable.")
 @click.option("--algorithm", "algorithms", multiple=True, help="Only these methods; repeatable.")
-@click.option("--space", default=_DEFAULT["space"], metavar="WORDS", help="Narrow the space.")
+@click.option(
+    "--space",
+    default=_DEFAULT["space"],
+    metavar="WORDS",
+    help="Narrow the space, like 'tokens=4,8 EAGLE3.topk=1'.",
+)
 @click.option(
     "--concurrency",
     "concurrencies",
@@ -56,33 +61,79 @@ _MAY_CHANGE = {"resume", "demo", "budget", "max_trials", "output", "as_json"}
 @click.option("--budget", metavar="TIME", help="Wall time, like 45m; obeyed over all sessions.")
 @click.option("--max-trials", type=click.IntRange(min=1), help="Candidates to measure.")
 @click.option("--sampler", default=_DEFAULT["sampler"], show_default=True, help="gp, random, grid.")
-@click.option("--objective", default=_DEFAULT["objective"], show_default=True)
-@click.option("--seed", default=_DEFAULT["seed"], show_default=True, type=click.IntRange(min=0))
-@click.option("--repeats", default=_DEFAULT["repeats"], show_default=True, type=int)
+@click.option("--objective", default=_DEFAULT["objective"], show_default=True, help="To maximise.")
+@click.option(
+    "--seed",
+    default=_DEFAULT["seed"],
+    show_default=True,
+    type=click.IntRange(min=0),
+    help="Of the split, the search and the server.",
+)
+@click.option(
+    "--repeats",
+    default=_DEFAULT["repeats"],
+    show_default=True,
+    type=int,
+    help="Passes at each load, 3 or more.",
+)
 @click.option("--requests-per-pass", type=int, help="Prompts a pass.  [default: the whole part]")
-@click.option("--max-new-tokens", default=_DEFAULT["max_new_tokens"], show_default=True, type=int)
-@click.option("--temperature", default=_DEFAULT["temperature"], show_default=True, type=float)
+@click.option(
+    "--max-new-tokens",
+    default=_DEFAULT["max_new_tokens"],
+    show_default=True,
+    type=int,
+    help="Longest answer where the prompt file sets none.",
+)
+@click.option(
+    "--temperature",
+    default=_DEFAULT["temperature"],
+    show_default=True,
+    type=float,
+    help="Of sampling; 0 takes the most likely token.",
+)
 @click.option("--device", help="cuda, cpu, ...  [default: what is here]")
-@click.option("--dtype", default=_DEFAULT["dtype"], show_default=True)
-@click.option("--tp-size", default=_DEFAULT["tp_size"], show_default=True, type=int)
+@click.option("--dtype", default=_DEFAULT["dtype"], show_default=True, help="As SGLang names it.")
+@click.option(
+    "--tp-size",
+    default=_DEFAULT["tp_size"],
+    show_default=True,
+    type=int,
+    help="GPUs for the target.",
+)
 @click.option("--max-running-requests", type=int, help="Admission limit of every arm.")
 @click.option("--mem-fraction-static", type=float, help="Memory share of every arm.")
-@click.option("--context-length", type=int)
-@click.option("--launch-timeout", default="10m", show_default=True, metavar="TIME")
-@click.option("-o", "--output", default=_DEFAULT["output"], show_default=True, metavar="FILE")
+@click.option("--max-total-tokens", type=int, help="KV cache of every arm, in tokens.")
+@click.option("--attention-backend", help="Of every arm.  [default: each arm's own best]")
+@click.option("--page-size", type=int, help="Of every arm.  [default: each arm's own best]")
+@click.option("--context-length", type=int, help="Longest prompt and answer, in tokens.")
+@click.option(
+    "--launch-timeout",
+    default="10m",
+    show_default=True,
+    metavar="TIME",
+    help="How long a server may take to be ready.",
+)
+@click.option(
+    "-o",
+    "--output",
+    default=_DEFAULT["output"],
+    show_default=True,
+    metavar="FILE",
+    help="Where the profile goes.",
+)
 @click.option("--study", type=click.Path(path_type=Path), help="New folder for the study.")
 @click.option("--resume", type=click.Path(path_type=Path), help="Go on with this study.")
 @click.option("--demo", is_flag=True, help="A real 135M model on this machine's CPU.")
 @json_option
 @click.pass_context
 def tune_command(context: click.Context, /, **options: Any) -> None:
-    r"""Find the best way to decode MODEL on your prompts, or that plain decoding is best.
+    """Find the best way to decode MODEL on your prompts, or that plain decoding is best.
 
     \b
     autospec tune models/llama --prompts traffic.jsonl --draft EAGLE3=models/draft
     autospec tune --demo
     autospec tune --resume STUDY
-    """
+    """  # noqa: D301  # click keeps the lines after a backspace as they are
     from autospec.report.live import TuneView
     from autospec.report.terminal import print_result
 

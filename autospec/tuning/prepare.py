@@ -158,6 +158,9 @@ def _deployment(request: TuneRequest, platform: Platform) -> Deployment:
         max_running_requests=running or max(_LEAST_RUNNING, *request.concurrencies),
         mem_fraction_static=fraction,
         context_length=request.context_length,
+        max_total_tokens=request.max_total_tokens,
+        attention_backend=request.attention_backend,
+        page_size=request.page_size,
         random_seed=request.seed,
         extra=request.extra,
     )

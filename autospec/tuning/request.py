@@ -35,6 +35,9 @@ class TuneRequest:
             under speculation) and the highest concurrency.
         mem_fraction_static: share of memory of every arm; None for a default by device.
         context_length: longest prompt and answer; None for the model's own.
+        max_total_tokens: KV cache size of every arm in tokens; None to derive it from the memory.
+        attention_backend: of every arm; None for each arm's own best.
+        page_size: tokens a page of the KV cache in every arm; None for each arm's own best.
         launch_timeout_s: how long a server may take to be ready.
         extra: SGLang flags passed through to every arm.
         budget_s: wall time over all sessions; None for no limit.
@@ -62,6 +65,9 @@ class TuneRequest:
     max_running_requests: int | None = None
     mem_fraction_static: float | None = None
     context_length: int | None = None
+    max_total_tokens: int | None = None
+    attention_backend: str | None = None
+    page_size: int | None = None
     launch_timeout_s: float = 600.0
     extra: tuple[str, ...] = ()
     budget_s: float | None = None

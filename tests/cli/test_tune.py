@@ -161,6 +161,23 @@ def test_what_the_server_changed_is_shown(
         assert study.measurement(1).adjusted == (line,)
 
 
+def test_settings_of_every_arm_reach_every_arm(run: Run, tune_arguments: list[object]) -> None:
+    """What the user pins is pinned for plain decoding too."""
+    pinned = ("--max-total-tokens", 9000, "--page-size", 1, "--attention-backend", "intel_amx")
+    extra = ("--", "--chunked-prefill-size", "512")
+    result = run(*tune_arguments, "--max-trials", 1, *pinned, *extra)
+    assert result.exit_code == 0, result.output
+    with Study.open(Path("study")) as study:
+        resolved = [study.measurement(trial.id).resolved for trial in study.trials()]
+    for name, value in {
+        "max_total_tokens": 9000,
+        "page_size": 1,
+        "attention_backend": "intel_amx",
+        "chunked_prefill_size": 512,
+    }.items():
+        assert {r[name] for r in resolved} == {value}
+
+
 def test_max_trials_is_obeyed_and_a_resume_may_raise_it(
     run: Run, tune_arguments: list[object]
 ) -> None:
