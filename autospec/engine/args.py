@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from autospec.argv import to_argv
 from autospec.config import OPTION_WORDS, PLAIN, SpecConfig
-from autospec.engine.extra import extra_args, is_speculative
+from autospec.engine.extra import extra_args, is_secret, is_speculative
 from autospec.errors import ConfigError
 
 __all__ = [
@@ -150,7 +150,12 @@ class Deployment:
             raise ConfigError(
                 f"deployment: mem_fraction_static is {share}, must lie between 0 and 1"
             )
-        extra_args(self.extra)
+        secret = next((name for name in extra_args(self.extra) if is_secret(name)), None)
+        if secret is not None:
+            raise ConfigError(
+                f"extra SGLang flags: --{secret.replace('_', '-')} is refused here, since a study "
+                "and its profile would keep it; give it to autospec serve"
+            )
 
 
 def server_args(deployment: Deployment, config: SpecConfig) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -89,27 +90,26 @@ class EngineClient:
         chunk_s: list[float] = []
         chunk_tokens: list[int] = []
         start_s = time.perf_counter()
+        reply, failure = None, None
         try:
             reply = await self._stream(request, chunk_s, chunk_tokens)
         except EngineError as error:
-            return RequestRecord(
-                prompt=request.prompt,
-                label=request.label,
-                start_s=start_s,
-                end_s=time.perf_counter(),
-                chunk_s=tuple(chunk_s),
-                chunk_tokens=tuple(chunk_tokens),
-                prompt_tokens=len(request.input_ids),
-                completion_tokens=chunk_tokens[-1] if chunk_tokens else 0,
-                error=str(error),
-            )
-        return RequestRecord(
+            failure = str(error)
+        record = RequestRecord(
             prompt=request.prompt,
             label=request.label,
             start_s=start_s,
             end_s=time.perf_counter(),
             chunk_s=tuple(chunk_s),
             chunk_tokens=tuple(chunk_tokens),
+            prompt_tokens=len(request.input_ids),
+            completion_tokens=chunk_tokens[-1] if chunk_tokens else 0,
+            error=failure,
+        )
+        if reply is None:
+            return record
+        return replace(
+            record,
             prompt_tokens=reply.prompt_tokens,
             completion_tokens=reply.completion_tokens,
             cached_tokens=reply.cached_tokens,

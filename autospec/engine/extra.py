@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from autospec.errors import ConfigError
 
-__all__ = ["extra_args", "is_speculative"]
+__all__ = ["extra_args", "is_secret", "is_speculative"]
 
 #: Other spellings that SGLang takes for a flag, and the keyword that both stand for.
 _ALIASES: Final = {
@@ -48,6 +48,9 @@ _OWN: Final = (
     "help",
 )
 
+#: Keywords whose values are secrets.
+_SECRET: Final = ("api_key", "admin_api_key", "ssl_keyfile_password")
+
 _FLAG = re.compile(r"--([a-z0-9]+(?:-[a-z0-9]+)*)(?:=(.*))?", re.DOTALL)
 
 
@@ -75,6 +78,11 @@ def extra_args(extra: Sequence[str]) -> dict[str, Any]:
             raise ConfigError(f"extra SGLang flags: --{match[1]} is given twice")
         given[name] = [] if match[2] is None else [match[2]]
     return {name: _value(words) for name, words in given.items()}
+
+
+def is_secret(name: str) -> bool:
+    """Whether a keyword's value must not be stored; SGLang takes a flag's first letters too."""
+    return len(name) > 2 and any(secret.startswith(name) for secret in _SECRET)
 
 
 def is_speculative(name: str) -> bool:

@@ -242,3 +242,13 @@ def test_every_resolved_key_is_one_of_the_server_info() -> None:
 
     assert set(RESOLVED_KEYS) - names == {"max_total_num_tokens", "decode_cuda_graph_bs"}
     assert set(server_args(GPU, PLAIN)) <= names
+
+
+@pytest.mark.parametrize(
+    "flag", ["--api-key", "--admin-api-key", "--admin", "--ssl-keyfile-password"]
+)
+def test_secrets_are_refused_where_they_would_be_stored(flag: str) -> None:
+    """A study and its profile keep the flags; the value is not in the message either."""
+    with pytest.raises(ConfigError, match="autospec serve") as caught:
+        Deployment(model="m", device="cpu", max_running_requests=1, extra=(flag, "hush"))
+    assert "hush" not in str(caught.value)
