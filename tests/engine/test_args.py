@@ -122,7 +122,7 @@ def test_extra_flags_reach_the_server() -> None:
     """Pass-through flags become keywords of the right kind, other spellings the canonical one."""
     extra = shlex.split(
         "--trust-remote-code --chunked-prefill-size -1 --schedule-conservativeness=0.5 "
-        "--lora-paths a=b c --expert-parallel-size 2 --revision 1.10 --api-key 007 "
+        "--lora-paths a=b c --expert-parallel-size 2 --revision 1.10 --served-model-name 007 "
         "--log-level error"
     )
     deployment = Deployment(model="m", device="cuda", max_running_requests=1, extra=tuple(extra))
@@ -135,7 +135,7 @@ def test_extra_flags_reach_the_server() -> None:
     assert args["lora_paths"] == ["a=b", "c"]
     assert args["ep_size"] == 2
     assert args["revision"] == "1.10"
-    assert args["api_key"] == "007"
+    assert args["served_model_name"] == "007"
     assert args["log_level"] == "error"
 
 
