@@ -149,7 +149,7 @@ def _plan(prepared: Prepared, study: Study | None) -> Plan:
     request = prepared.request
     trials = [trial for trial in study.trials("tune") if trial.has_ended] if study else []
     measured = {trial.config for trial in trials}
-    return plan(
+    planned = plan(
         sum(config not in measured for config in prepared.candidates),
         Budget(request.budget_s, request.max_trials),
         _cost(prepared, study),
@@ -157,6 +157,13 @@ def _plan(prepared: Prepared, study: Study | None) -> Plan:
         trials_done=sum(not trial.config.is_plain for trial in trials),
         baseline_done=any(t.config.is_plain and t.state == "complete" for t in trials),
     )
+    if study is None or planned.trials:
+        return planned
+    # Nothing more is searched, so the finalist stays, and with it the launches that confirmed it.
+    done = sum(trial.state == "complete" for trial in study.trials("confirm"))
+    left = max(0, CONFIRM_LAUNCHES - done)
+    confirm_s = planned.cost.confirm_s * left / CONFIRM_LAUNCHES
+    return replace(planned, cost=replace(planned.cost, confirm_s=confirm_s, confirm_launches=left))
 
 
 def _cost(prepared: Prepared, study: Study | None) -> Cost:

@@ -89,6 +89,7 @@ def test_result_can_be_shown_again(finished: tuple[Result, Path], run: Run) -> N
     assert result.exit_code == 0, result.output
     with Study.open(folder / "study") as study:
         assert study.trials() == before
+    assert "0 for plain decoding, 0 trials" in result.stderr
     for shown in ("PLAIN", "NGRAM tokens=8", "vs plain", "verdict", "autospec serve again.yaml"):
         assert shown in result.stdout
 
