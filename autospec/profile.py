@@ -29,6 +29,7 @@ from autospec.evidence import (
 
 __all__ = [
     "BINDING_FIELDS",
+    "STUDY_PROFILE",
     "ArgValue",
     "Choice",
     "Profile",
@@ -39,6 +40,9 @@ __all__ = [
 
 #: What a server argument may be.
 ArgValue = bool | int | float | str | tuple[int | float | str, ...]
+
+#: The profile's name inside its study's folder.
+STUDY_PROFILE: Final = "profile.yaml"
 
 #: The fields of ``Environment`` in which a difference makes a profile's figures another machine's.
 BINDING_FIELDS: Final = ("device", "accelerator", "accelerator_count", "sglang", "dtype", "tp_size")

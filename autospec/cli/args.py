@@ -28,16 +28,16 @@ def args_command(
     python -m sglang.launch_server $(autospec args PROFILE)
     env $(autospec args PROFILE --env) python -m sglang.launch_server ...
     """  # noqa: D301  # click keeps the lines after a backspace as they are
-    from autospec import schema
     from autospec.profile import load_profile
-    from autospec.tuning.deploy import fit_profile, server_environment
+    from autospec.tuning.deploy import fit_profile
+    from autospec.tuning.prepare import server_environment
 
     profile = fit_profile(load_profile(path), model=model, force=force)
-    environment = server_environment(profile)
+    environment = server_environment(profile.environment.device)
     if as_json:
         result = {
             "argv": profile.to_argv(),
-            "server_args": schema.dump(profile.server_args()),
+            "server_args": profile.server_args(),
             "environment": environment,
             "config": str(profile.choice.config),
             "verdict": profile.verdict.decision,

@@ -11,7 +11,7 @@ from autospec.cli.options import force_option, model_option
 __all__ = ["serve_command"]
 
 
-@click.command("serve", context_settings={"ignore_unknown_options": False})
+@click.command("serve")
 @click.argument("path", metavar="PROFILE", type=click.Path(path_type=Path))
 @click.argument("extra", metavar="[-- SGLANG FLAGS]", nargs=-1, type=click.UNPROCESSED)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
@@ -41,7 +41,8 @@ def serve_command(
     from autospec.engine.args import extra_args
     from autospec.profile import load_profile
     from autospec.tune.budget import parse_duration
-    from autospec.tuning.deploy import fit_profile, server_environment
+    from autospec.tuning.deploy import fit_profile
+    from autospec.tuning.prepare import server_environment
 
     timeout_s = parse_duration(launch_timeout)
     flags = extra_args(extra)
@@ -50,7 +51,7 @@ def serve_command(
     click.echo(f"{what}: {profile.verdict.reason}", err=True)
     keep_serving(
         {**profile.server_args(), **flags, "host": host},
-        environment=server_environment(profile),
+        environment=server_environment(profile.environment.device),
         port=port,
         log_path=log_path,
         timeout_s=timeout_s,

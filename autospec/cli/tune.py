@@ -7,6 +7,7 @@ import json
 import shlex
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +18,12 @@ from autospec.errors import InterruptedStudyError
 from autospec.tuning.request import TuneRequest
 
 if TYPE_CHECKING:
-    from autospec.profile import Profile
     from autospec.tuning.run import TuneListener
 
 __all__ = ["tune_command"]
 
 _DEFAULT: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(TuneRequest)}
-#: What ``--demo`` uses where the user says nothing: a CPU needs about a quarter of an hour for it.
+#: What ``--demo`` uses where the user says nothing: two cores need about 25 minutes for it.
 _DEMO: dict[str, Any] = {
     "concurrencies": (1, 4),
     "requests_per_pass": 6,
@@ -136,6 +136,7 @@ def tune_command(context: click.Context, /, **options: Any) -> None:
     """  # noqa: D301  # click keeps the lines after a backspace as they are
     from autospec.report.live import TuneView
     from autospec.report.terminal import print_result
+    from autospec.tuning.run import resume_tune, start_tune
 
     command = "autospec " + shlex.join(sys.argv[1:])
     with TuneView() as view:
@@ -143,12 +144,15 @@ def tune_command(context: click.Context, /, **options: Any) -> None:
             options |= _demo_study(context, options, view)
         if options["resume"] is not None:
             folder = options["resume"]
-            profile, output = _resume(context, options, command, view)
+            study = partial(resume_tune, folder, changes=_changes(context, options))
         else:
             request = _request(context, options, view)
-            output = Path(request.output)
             folder = options["study"] or _new_folder(request.model)
-            profile = _start(request, folder, command, view)
+            study = partial(start_tune, request, folder)
+        try:
+            profile, output = study(command=command, listener=view)
+        except KeyboardInterrupt as error:
+            raise _interrupted(folder) from error
     if options["as_json"]:
         from autospec import schema
 
@@ -158,46 +162,21 @@ def tune_command(context: click.Context, /, **options: Any) -> None:
         print_result(profile, output, folder)
 
 
-def _start(request: TuneRequest, folder: Path, command: str, view: TuneListener) -> Profile:
-    from autospec.tuning.run import start_tune
-
-    try:
-        return start_tune(request, folder, command, view)
-    except KeyboardInterrupt as error:
-        raise _interrupted(folder) from error
-
-
-def _resume(
-    context: click.Context, options: dict[str, Any], command: str, view: TuneListener
-) -> tuple[Profile, Path]:
-    from autospec.tuning.run import resume_tune
-
-    changes = _given(context, {**options, "budget_s": options["budget"]})
-    foreign = sorted(set(changes) - _MAY_CHANGE)
+def _changes(context: click.Context, options: dict[str, Any]) -> dict[str, Any]:
+    """What a resumed study's request is to get anew."""
+    given = _given(context, options)
+    foreign = sorted(set(given) - _MAY_CHANGE)
     if foreign:
         raise click.UsageError(
             f"--resume takes everything from the study, so {foreign[0]} cannot be given; "
             "only --budget, --max-trials and --output may change"
         )
-    folder = options["resume"]
-    output = Path()
-
-    def change(request: TuneRequest) -> TuneRequest:
-        nonlocal output
-        values: dict[str, Any] = {
-            name: changes[name] for name in ("max_trials", "output") if name in changes
-        }
-        if "budget" in changes:
-            values["budget_s"] = _seconds(changes["budget"])
-        request = dataclasses.replace(request, **values)
-        output = Path(request.output)
-        return request
-
-    try:
-        profile = resume_tune(folder, command, view, change)
-    except KeyboardInterrupt as error:
-        raise _interrupted(folder) from error
-    return profile, output
+    changes: dict[str, Any] = {
+        name: given[name] for name in ("max_trials", "output") if name in given
+    }
+    if "budget" in given:
+        changes["budget_s"] = _seconds(given["budget"])
+    return changes
 
 
 def _request(context: click.Context, options: dict[str, Any], view: TuneListener) -> TuneRequest:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from autospec.argv import to_argv
 from autospec.config import OPTION_WORDS, PLAIN, SpecConfig
-from autospec.engine.extra import extra_args, is_secret, is_speculative
+from autospec.engine.extra import ARM_SETTINGS, extra_args, is_secret, is_speculative
 from autospec.errors import ConfigError
 
 __all__ = [
@@ -163,19 +163,8 @@ def server_args(deployment: Deployment, config: SpecConfig) -> dict[str, Any]:
 
     ``to_argv`` makes a command line of them. Settings left to SGLang are not in it.
     """
-    fields = (
-        "dtype",
-        "tp_size",
-        "max_running_requests",
-        "mem_fraction_static",
-        "max_total_tokens",
-        "context_length",
-        "attention_backend",
-        "page_size",
-        "random_seed",
-    )
     args: dict[str, Any] = {"model_path": deployment.model, "device": deployment.device}
-    args |= {name: getattr(deployment, name) for name in fields}
+    args |= {name: getattr(deployment, name) for name in ARM_SETTINGS}
     args |= {"log_level": "info"} | extra_args(deployment.extra) | _speculative_args(config)
     return {name: value for name, value in args.items() if value is not None}
 

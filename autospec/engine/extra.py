@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from autospec.errors import ConfigError
 
-__all__ = ["extra_args", "is_secret", "is_speculative"]
+__all__ = ["ARM_SETTINGS", "extra_args", "is_secret", "is_speculative"]
 
 #: Other spellings that SGLang takes for a flag, and the keyword that both stand for.
 _ALIASES: Final = {
@@ -27,13 +27,10 @@ _ALIASES: Final = {
     "fp4_gemm_backend": "fp4_gemm_runner_backend",
 }
 
-#: Keywords that autospec sets itself in any spelling, and those that would hide a setting from it.
-_OWN: Final = (
-    "model_path",
-    "device",
+#: What a deployment sets alike in every arm, beside the model and the device.
+ARM_SETTINGS: Final = (
     "dtype",
     "tp_size",
-    "tensor_parallel_size",
     "max_running_requests",
     "mem_fraction_static",
     "max_total_tokens",
@@ -41,6 +38,14 @@ _OWN: Final = (
     "attention_backend",
     "page_size",
     "random_seed",
+)
+
+#: Keywords that autospec sets itself in any spelling, and those that would hide a setting from it.
+_OWN: Final = (
+    "model_path",
+    "device",
+    *ARM_SETTINGS,
+    "tensor_parallel_size",
     "host",
     "port",
     "uno_lora_path",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from autospec.profile import Profile
+from autospec.profile import STUDY_PROFILE, Profile
 from autospec.report.tables import (
     acceptance_table,
     difference_lines,
@@ -63,7 +63,7 @@ def print_study(study: Study) -> None:
         if trial.error:
             console.print(f"[{trial.id}] {trial.config.label}: {trial.error}", markup=False)
     console.print(f"time     {study.seconds_used() / 60:.1f} min in trials", markup=False)
-    profile = study.folder / "profile.yaml"
+    profile = study.folder / STUDY_PROFILE
     hint = f"autospec show {shlex.quote(str(profile))}"
     if not profile.is_file():
         hint = f"unfinished; go on with: autospec tune --resume {shlex.quote(str(study.folder))}"

@@ -103,7 +103,7 @@ def run_search(
         if trial.kind == "tune" and not trial.config.is_plain
     )
     while True:
-        stop_reason = search.limit_reached(budget, reserve_s())
+        stop_reason = search.limit_reached(budget, reserve_s)
         if stop_reason:
             break
         proposal = again.popleft() if again else sampler.ask()
@@ -151,7 +151,7 @@ class _Search:
         trial, _ = self._run(proposal, lambda measured: self._objective(measured, baseline, "tune"))
         return trial
 
-    def limit_reached(self, budget: Budget, reserve_s: float) -> str:
+    def limit_reached(self, budget: Budget, reserve: Callable[[], float]) -> str:
         """Why no further candidate may be started, or nothing."""
         trials = [trial for trial in self._study.trials("tune") if trial.has_ended]
         num_candidates = sum(not trial.config.is_plain for trial in trials)
@@ -160,7 +160,7 @@ class _Search:
         if budget.seconds is None:
             return ""
         expected_s = sum(trial.seconds or 0.0 for trial in trials) / max(1, len(trials))
-        used_s = self._clock.used_s()
+        used_s, reserve_s = self._clock.used_s(), reserve()
         if used_s + expected_s + reserve_s <= budget.seconds:
             return ""
         kept = f" and {format_duration(reserve_s)} to confirm" if reserve_s else ""

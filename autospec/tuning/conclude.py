@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from autospec.config import PLAIN, SpecConfig
+from autospec.config import SpecConfig
 from autospec.engine.args import differences, server_args
 from autospec.evidence import Failure, Provenance, Target, WorkloadSummary
 from autospec.measure import stats
@@ -54,7 +54,6 @@ def conclude(prepared: Prepared, evidence: Evidence, provenance: Provenance) -> 
     """Build the profile; speculation is deployed only when it was confirmed to be faster."""
     outcome, confirmation = evidence.outcome, evidence.confirmation
     best = outcome.ranked[0] if outcome.ranked else None
-    confirmed = confirmation if confirmation and confirmation.finalist else None
     pair = _decisive_pair(evidence)
     ratios = points.versus(*pair) if pair else {}
     verdict = replace(
@@ -64,9 +63,10 @@ def conclude(prepared: Prepared, evidence: Evidence, provenance: Provenance) -> 
     tried = [ranked.measurement for ranked in outcome.ranked]
     rows = [row for m in tried for row in points.points(m, "tune", outcome.baseline)]
     baseline = list(points.points(outcome.baseline, "tune"))
-    if confirmed and confirmed.finalist and confirmed.plain:
-        rows += points.points(confirmed.finalist, "confirm", confirmed.plain)
-        baseline += points.points(confirmed.plain, "confirm")
+    if pair and pair[2] == "confirm":
+        finalist, plain, part = pair
+        rows += points.points(finalist, part, plain)
+        baseline += points.points(plain, part)
     return Profile(
         target=Target(
             model=prepared.request.model,
@@ -81,7 +81,7 @@ def conclude(prepared: Prepared, evidence: Evidence, provenance: Provenance) -> 
         baseline=tuple(baseline),
         points=tuple(rows),
         schedule=points.schedule(verdict.best, ratios),
-        acceptance=points.acceptance(_all_of_best(evidence)),
+        acceptance=points.acceptance([pair[0]] if pair else []),
         failed=tuple(Failure(t.config, t.error or "unknown") for t in evidence.failed),
         provenance=provenance,
     )
@@ -121,15 +121,12 @@ def _verdict(
 def _choice(
     prepared: Prepared, verdict: Verdict, baseline: Measurement, best: Measurement | None
 ) -> Choice:
-    wins = verdict.decision == "faster" and best is not None
-    config, resolved = PLAIN, baseline.resolved
-    if wins and best is not None:
-        config, resolved = best.config, best.resolved
-    arguments = server_args(prepared.deployment, config)
+    arm = best if best is not None and verdict.decision == "faster" else baseline
+    arguments = server_args(prepared.deployment, arm.config)
     return Choice(
-        config=config,
+        config=arm.config,
         server_args={k: tuple(v) if isinstance(v, list) else v for k, v in arguments.items()},
-        resolved=dict(resolved),
+        resolved=dict(arm.resolved),
     )
 
 
@@ -149,9 +146,3 @@ def _workload(prepared: Prepared) -> WorkloadSummary:
         concurrencies=prepared.request.concurrencies,
         temperature=prepared.request.temperature,
     )
-
-
-def _all_of_best(evidence: Evidence) -> tuple[Measurement, ...]:
-    """The best candidate's largest body of records: confirmed if there is one, else searched."""
-    pair = _decisive_pair(evidence)
-    return (pair[0],) if pair else ()

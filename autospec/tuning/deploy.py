@@ -1,15 +1,14 @@
-"""From a profile to a server: does it belong here, and what must the process be given."""
+"""From a profile to a server: does it belong here."""
 
 from __future__ import annotations
 
-from autospec.engine import cpu
 from autospec.engine.capabilities import detect, require_sglang
 from autospec.engine.models import read_model
 from autospec.errors import MismatchError
 from autospec.profile import Profile
 from autospec.tuning.prepare import describe_environment
 
-__all__ = ["fit_profile", "server_environment"]
+__all__ = ["fit_profile"]
 
 
 def fit_profile(profile: Profile, *, model: str | None = None, force: bool = False) -> Profile:
@@ -42,9 +41,3 @@ def fit_profile(profile: Profile, *, model: str | None = None, force: bool = Fal
                 f"{draft} has {digest!r}; tune again, or use --force"
             )
     return profile
-
-
-def server_environment(profile: Profile) -> dict[str, str]:
-    """Environment variables that the server's process needs here."""
-    device = profile.environment.device
-    return cpu.environment() if cpu.needed(device) else {}

@@ -27,7 +27,7 @@ from autospec.tune.budget import Cost
 from autospec.tune.space import SearchSpace, enumerate_space, parse_space
 from autospec.tuning.request import TuneRequest
 
-__all__ = ["CONFIRM_LAUNCHES", "Prepared", "describe_environment", "prepare"]
+__all__ = ["CONFIRM_LAUNCHES", "Prepared", "describe_environment", "prepare", "server_environment"]
 
 #: Plain, the finalist, plain again: the order A B B A with one launch for both B.
 CONFIRM_LAUNCHES: Final = 3
@@ -94,8 +94,8 @@ def prepare(request: TuneRequest, note: Callable[[str], None]) -> Prepared:
     _check_lengths(target, workload, request.context_length)
     deployment = _deployment(request, platform)
     listed = enumerate_space(space, partial(violations, deployment=deployment, target=target))
-    server_environment = cpu.environment() if cpu.needed(platform.device) else {}
-    candidates, refused = _validate(listed.candidates, deployment, server_environment, note)
+    environment_variables = server_environment(platform.device)
+    candidates, refused = _validate(listed.candidates, deployment, environment_variables, note)
     refused = (*listed.refused, *refused)
     if not candidates:
         reason = f"; the first: {refused[0][1]}" if refused else ""
@@ -106,12 +106,17 @@ def prepare(request: TuneRequest, note: Callable[[str], None]) -> Prepared:
         target=target,
         environment=environment,
         deployment=deployment,
-        server_environment=server_environment,
+        server_environment=environment_variables,
         parts=parts,
         candidates=candidates,
         refused=refused,
         cost=_assumed_cost(request, parts, platform.device),
     )
+
+
+def server_environment(device: str) -> dict[str, str]:
+    """Environment variables that a server's process for this device needs here."""
+    return cpu.environment() if cpu.needed(device) else {}
 
 
 def describe_environment(platform: Platform, dtype: str, tp_size: int) -> Environment:

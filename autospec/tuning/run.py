@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from autospec import schema
 from autospec.engine.models import read_model
 from autospec.errors import StorageError
 from autospec.evidence import Provenance
-from autospec.profile import Profile, save_profile
+from autospec.profile import STUDY_PROFILE, Profile, save_profile
 from autospec.tune.budget import Budget, Cost, Plan, plan
 from autospec.tune.objective import find_objective
 from autospec.tune.samplers import make_sampler
@@ -27,10 +27,7 @@ from autospec.tuning.confirm import Confirmation, confirm
 from autospec.tuning.prepare import CONFIRM_LAUNCHES, Prepared, prepare
 from autospec.tuning.request import TuneRequest
 
-__all__ = ["PROFILE_NAME", "TuneListener", "resume_tune", "start_tune"]
-
-#: The profile's name inside its study.
-PROFILE_NAME = "profile.yaml"
+__all__ = ["TuneListener", "resume_tune", "start_tune"]
 
 
 class TuneListener(Listener, PassListener, Protocol):
@@ -41,7 +38,9 @@ class TuneListener(Listener, PassListener, Protocol):
         ...
 
 
-def start_tune(request: TuneRequest, folder: Path, command: str, listener: TuneListener) -> Profile:
+def start_tune(
+    request: TuneRequest, folder: Path, command: str, listener: TuneListener
+) -> tuple[Profile, Path]:
     """Begin a study and run it to its profile.
 
     Args:
@@ -49,6 +48,9 @@ def start_tune(request: TuneRequest, folder: Path, command: str, listener: TuneL
         folder: new or empty; the study is kept there.
         command: how the user began it, for the profile.
         listener: told what happens.
+
+    Returns:
+        The profile, and the file that it was written to.
 
     Raises:
         AutospecError: before anything is launched for whatever the user must put right, later when
@@ -69,29 +71,34 @@ def resume_tune(
     folder: Path,
     command: str,
     listener: TuneListener,
-    change: Callable[[TuneRequest], TuneRequest] = lambda request: request,
-) -> Profile:
+    changes: Mapping[str, Any],
+) -> tuple[Profile, Path]:
     """Go on with an interrupted study, or write a finished one's profile again.
 
     Args:
         folder: the study's.
         command: how the user began it, for the profile.
         listener: told what happens.
-        change: gives the request another budget or output.
+        changes: fields of the request to set anew: its limits and its output.
+
+    Returns:
+        The profile, and the file that it was written to.
 
     Raises:
         StudyError: no study of this command, one in use, or one of another workload or machine.
     """
     with Study.open(folder) as study:
         study.lock()
-        request = change(TuneRequest.from_study(study.request, str(folder)))
+        request = replace(TuneRequest.from_study(study.request, str(folder)), **changes)
         prepared = prepare(request, listener.note)
         _check_writable(Path(request.output))
         listener.planned(_plan(prepared, study), prepared)
         return _run(study, prepared, command, listener)
 
 
-def _run(study: Study, prepared: Prepared, command: str, listener: TuneListener) -> Profile:
+def _run(
+    study: Study, prepared: Prepared, command: str, listener: TuneListener
+) -> tuple[Profile, Path]:
     request = prepared.request
     for warning in prepared.parts.workload.warnings:
         listener.note(warning)
@@ -126,9 +133,10 @@ def _run(study: Study, prepared: Prepared, command: str, listener: TuneListener)
             stopped_because=outcome.stop_reason,
         ),
     )
-    save_profile(study.folder / PROFILE_NAME, profile)
-    save_profile(Path(request.output), profile)
-    return profile
+    save_profile(study.folder / STUDY_PROFILE, profile)
+    output = Path(request.output)
+    save_profile(output, profile)
+    return profile, output
 
 
 def _confirm(
