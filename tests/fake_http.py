@@ -18,12 +18,15 @@ from tests.fake_model import (
     TEMPLATE,
     Running,
     Scheduler,
+    change,
+    most_likely,
     render,
     resolve,
     tokenize,
 )
 
 _SAMPLING = {"max_new_tokens", "temperature", "top_p", "top_k", "min_p", "stop", "ignore_eos", "n"}
+_IN_STREAM = ("cut", "stall", "garbage")
 _OPEN_PATHS = {"/ready", "/health", "/health_generate", "/metrics"}
 
 
@@ -51,6 +54,7 @@ class FakeServer:
         self.context = self.settings["context_length"] or CONTEXT_LENGTH
         self.ready = False
         self.requests: list[dict[str, Any]] = []
+        self.paths: list[str] = []
         self.flushes = 0
         self.aborts = 0
         self._step_s = step_s
@@ -99,6 +103,7 @@ class FakeServer:
 
     @web.middleware
     async def _authorise(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        self.paths.append(request.path)
         key = self.settings["api_key"]
         given = request.headers.get("Authorization")
         if key and request.path not in _OPEN_PATHS and given != f"Bearer {key}":
@@ -131,7 +136,11 @@ class FakeServer:
         return web.json_response(info | {"architectures": ["LlamaForCausalLM"]})
 
     async def _loads(self, request: web.Request) -> web.Response:
-        load = {"dp_rank": 0, "num_running_reqs": len(self.scheduler.running)}
+        load = {
+            "dp_rank": 0,
+            "num_running_reqs": len(self.scheduler.running),
+            "total_prefill_uncached_tokens": self.scheduler.prefilled,
+        }
         return web.json_response({"loads": [load | {"decode_moments": self.scheduler.moments}]})
 
     async def _tokenize(self, request: web.Request) -> web.Response:
@@ -152,11 +161,11 @@ class FakeServer:
         body = await request.json()
         self.requests.append(body)
         count = len(self.requests)
-        if count > int(self.faults.get("die_after", count)):
-            die("SIGQUIT received. signum=None, frame=None. It usually means one child failed.")
-        if _every(self.faults.get("http500"), count):
-            return web.Response(status=500, text="Internal Server Error")
-        sampling = body.get("sampling_params", {})
+        failure = self._fail(request, count)
+        if failure is not None:
+            return failure
+        preferred = self.settings["preferred_sampling_params"] or {}
+        sampling = {**preferred, **body.get("sampling_params", {})}
         for name in sampling.keys() - _SAMPLING:
             expected = ", ".join(f"`{known}`" for known in sorted(_SAMPLING))
             return _refuse(f"unknown field `{name}`, expected one of {expected}", flat=True)
@@ -167,13 +176,40 @@ class FakeServer:
         if problem:
             error = {"message": problem, "type": "invalid_request_error", "code": 400}
             return await _stream(request, [_event({"error": error}), b"data: [DONE]\n\n"])
-        running = self.scheduler.submit(ids, sampling.get("max_new_tokens", 128))
+        if body.get("return_logprob"):
+            return self._logprobs(ids, body["top_logprobs_num"])
+        running = self._submit(ids, sampling, count)
         if body.get("stream"):
-            cut = _every(self.faults.get("cut"), count)
-            return await self._stream_answer(request, running, cut=cut)
+            kinds = (kind for kind in _IN_STREAM if _every(self.faults.get(kind), count))
+            return await self._stream_answer(request, running, next(kinds, None))
         while await running.chunks.get() < len(running.ids):
             pass
         return web.json_response(self._answer(running, running.sent))
+
+    def _fail(self, request: web.Request, count: int) -> web.Response | None:
+        if count > int(self.faults.get("die_after", count)):
+            die("SIGQUIT received. signum=None, frame=None. It usually means one child failed.")
+        if _every(self.faults.get("http500"), count):
+            return web.Response(status=500, text="Internal Server Error")
+        if _every(self.faults.get("drop"), count):
+            assert request.transport is not None
+            request.transport.close()
+            return web.Response()
+        return None
+
+    def _submit(self, ids: list[int], sampling: Mapping[str, Any], count: int) -> Running:
+        endless = sampling.get("ignore_eos", False)
+        running = self.scheduler.submit(ids, sampling.get("max_new_tokens", 128), endless=endless)
+        for fault, by in (("lossy", 1), ("tied", 2)):
+            if _every(self.faults.get(fault), count):
+                running.ids = change(running.ids, by)
+        return running
+
+    def _logprobs(self, ids: list[int], top: int) -> web.Response:
+        prompts = [body["input_ids"] for body in self.requests if "return_logprob" not in body]
+        likely = [[logprob, token, None] for logprob, token in most_likely(ids, prompts, top)]
+        meta = {"finish_reason": {"type": "length"}, "output_top_logprobs": [likely]}
+        return web.json_response({"output_ids": [likely[0][1]], "meta_info": meta})
 
     def _too_long(self, tokens: int, new_tokens: int) -> str | None:
         if tokens >= self.context:
@@ -189,7 +225,7 @@ class FakeServer:
         return None
 
     async def _stream_answer(
-        self, request: web.Request, running: Running, *, cut: bool
+        self, request: web.Request, running: Running, fault: str | None
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
@@ -197,7 +233,11 @@ class FakeServer:
         while sent < len(running.ids):
             sent = await running.chunks.get()
             await response.write(_event(self._answer(running, sent)))
-            if cut:
+            if fault == "stall":
+                await asyncio.Event().wait()
+            if fault == "garbage":
+                await response.write(b'data: {"text": "half of an ans\n\n')
+            if fault == "cut":
                 assert request.transport is not None
                 request.transport.close()
                 return response
@@ -215,6 +255,7 @@ class FakeServer:
         }
         if sent == len(running.ids) or running.reason == "abort":
             meta["finish_reason"] = {"type": running.reason}
+            meta["e2e_latency"] = time.perf_counter() - running.created_s
             steps = sum(running.histogram)
             if steps:
                 correct = sum(at * number for at, number in enumerate(running.histogram))

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import math
+import time
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -105,13 +106,38 @@ def render(messages: Sequence[Mapping[str, Any]]) -> list[int]:
     return [*ids, *tokenize("assistant")]
 
 
-def answer(input_ids: Sequence[int], max_new_tokens: int) -> tuple[list[int], str]:
-    """The greedy answer to a prompt and why it ends."""
+def answer(
+    input_ids: Sequence[int], max_new_tokens: int, *, endless: bool = False
+) -> tuple[list[int], str]:
+    """The greedy answer to a prompt and why it ends; an endless one goes on past its end."""
     seed = zlib.crc32(str(tuple(input_ids)).encode())
-    length = 8 + seed % 25
+    length = max_new_tokens + 1 if endless else 8 + seed % 25
     ids = [10 + zlib.crc32(f"{seed}:{at}".encode()) % 40000 for at in range(length - 1)]
     ids = [*ids, END_TOKEN]
     return (ids, "stop") if length <= max_new_tokens else (ids[:max_new_tokens], "length")
+
+
+def change(ids: list[int], by: int) -> list[int]:
+    """An answer whose second half is another, token by token; its end mark stays."""
+    half = len(ids) // 2
+    return [token + by * (at >= half and token != END_TOKEN) for at, token in enumerate(ids)]
+
+
+def most_likely(
+    input_ids: Sequence[int], prompts: Sequence[Sequence[int]], top: int
+) -> list[tuple[float, int]]:
+    """Log-probabilities of the next tokens after one of the prompts and the begin of its answer.
+
+    The greedy token has a near-tie two above it; all others are far less likely.
+    """
+    begun = [
+        answer(ids, CONTEXT_LENGTH)[0][len(input_ids) - len(ids) :]
+        for ids in prompts
+        if list(input_ids[: len(ids)]) == list(ids)
+    ]
+    token = next((rest[0] for rest in begun if rest), END_TOKEN)
+    likely = [(-0.7, token), (-0.8, token + 2)]
+    return (likely + [(-6.0 - at, token + 3 + at) for at in range(top)])[:top]
 
 
 @dataclass(eq=False)
@@ -125,6 +151,7 @@ class Running:
     chunks: asyncio.Queue[int] = field(default_factory=asyncio.Queue)
     sent: int = 0
     histogram: list[int] = field(default_factory=list)
+    created_s: float = field(default_factory=time.perf_counter)
 
 
 class Scheduler:
@@ -139,6 +166,7 @@ class Scheduler:
         self._steps = settings["speculative_num_steps"] or 0
         self._depth = min(self._tokens - 1, 8) if self.algorithm == "NGRAM" else self._steps
         self.moments = [0.0] * 6
+        self.prefilled = 0
         self.waiting: list[Running] = []
         self.running: list[Running] = []
         self._prefixes: set[tuple[int, ...]] = set()
@@ -150,13 +178,16 @@ class Scheduler:
         """Whether it has a request."""
         return bool(self.waiting or self.running)
 
-    def submit(self, input_ids: Sequence[int], max_new_tokens: int) -> Running:
+    def submit(
+        self, input_ids: Sequence[int], max_new_tokens: int, *, endless: bool = False
+    ) -> Running:
         """Queue a request."""
         prompt = tuple(input_ids)
         cached = max((_common(prompt, seen) for seen in self._prefixes), default=0)
         self._prefixes.add(prompt)
-        ids, reason = answer(prompt, max_new_tokens)
+        ids, reason = answer(prompt, max_new_tokens, endless=endless)
         request = Running(prompt, ids, reason, min(cached, len(prompt) - 1))
+        self.prefilled += len(prompt) - request.cached_tokens
         self.waiting.append(request)
         self._work.set()
         return request

@@ -5,7 +5,10 @@ and ``FAKE_SGLANG_FAULT`` a comma-separated list of faults, each limited to one 
 without one) by a suffix ``@ALGORITHM``:
 
 ``crash_on:ALGO``, ``oom_on:ALGO``, ``hang_on:ALGO`` while starting; ``slow_start:SECONDS``;
-``die_after:N`` requests; ``http500:N`` and ``cut:N`` fail or cut off every N-th request.
+``die_after:N`` requests; ``http500:N`` and ``drop:N`` refuse every N-th request or close its
+connection without an answer; ``cut:N``, ``stall:N`` and ``garbage:N`` end every N-th stream after
+its first chunk, send nothing more, or go on with broken JSON;
+``lossy:N`` and ``tied:N`` answer every N-th with other tokens, far less likely or nearly as likely.
 """
 
 from __future__ import annotations

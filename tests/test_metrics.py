@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autospec import metrics
+from autospec.errors import InputError, MeasureError
 from autospec.measurement import RequestRecord
 from tests.measure.strategies import request_records
 
@@ -24,6 +25,10 @@ RECORD = RequestRecord(
     num_correct_drafts=3,
     correct_histogram=(2, 1, 1),
 )
+
+
+LIMITS = st.none() | st.floats(1e-3, 1e6) | st.integers(1, 10**6)
+SLOS = st.tuples(LIMITS, LIMITS, LIMITS).filter(any).map(lambda limits: metrics.Slo(*limits))
 
 
 def spans(*pairs: tuple[float, float]) -> list[RequestRecord]:
@@ -169,3 +174,161 @@ def test_windows_side_by_side_share_no_token_and_lose_none(
     assert sum(pieces) == whole
     everything = metrics.tokens_in_window(records, (-1, 2000))
     assert everything == sum(r.completion_tokens for r in records)
+
+
+@given(values=st.lists(st.floats(0, 1e6), min_size=1, max_size=50))
+def test_percentiles_are_ordered_values_within_the_data(values: list[float]) -> None:
+    """They do not depend on the order of the data, and the median halves it."""
+    found = metrics.percentiles(values)
+    assert found == metrics.percentiles(reversed(values))
+    assert found is not None
+    assert min(values) <= found.p50 <= found.p90 <= found.p99 <= max(values)
+    assert sum(value < found.p50 for value in values) <= len(values) / 2
+    assert sum(value > found.p50 for value in values) <= len(values) / 2
+
+
+def test_percentiles_lie_between_the_two_nearest_values() -> None:
+    """Interpolated linearly; of nothing there is none."""
+    assert metrics.percentiles(range(101)) == metrics.Percentiles(50, 90, 99)
+    assert metrics.percentiles([0, 1000]) == metrics.Percentiles(500, 900, 990)
+    assert metrics.percentiles([7]) == metrics.Percentiles(7, 7, 7)
+    assert metrics.percentiles([]) is None
+
+
+def test_latencies_of_many_requests_leave_out_failed_ones() -> None:
+    """A quantity that no answered request has is left out."""
+    failed = replace(RECORD, end_s=99.0, error="lost")
+    found = metrics.latency_percentiles([RECORD, failed])
+    assert found["e2e_latency_ms"].p99 == pytest.approx(1000)
+    assert found["ttft_ms"].p50 == pytest.approx(200)
+    assert found["tpot_ms"].p50 == pytest.approx(100)
+    assert found["chunk_gap_ms"].p50 == pytest.approx(350)
+    single = replace(RECORD, chunk_s=(10.2,), chunk_tokens=(8,))
+    assert set(metrics.latency_percentiles([single])) == {"ttft_ms", "e2e_latency_ms"}
+    assert metrics.latency_percentiles([failed]) == {}
+
+
+@given(slo=SLOS, comma=st.booleans())
+def test_limits_are_read_as_they_are_written(slo: metrics.Slo, comma: bool) -> None:
+    """The text of an SLO is one that gives it back, with commas or blanks."""
+    text = str(slo)
+    assert metrics.Slo.parse(text.replace(" ", ", ") if comma else f"  {text}\n") == slo
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no limit given, must be one or more of ttft_ms, tpot_ms, e2e_latency_ms"),
+        ("tpot_ms=20 ttft=200", r"'ttft=200' must be NAME=MS with a name of ttft_ms, "),
+        ("ttft_ms", "'ttft_ms' must be NAME=MS"),
+        ("ttft_ms=", "'ttft_ms=' must have a number of ms after '='"),
+        ("ttft_ms=200ms", "'ttft_ms=200ms' must have a number"),
+        ("ttft_ms=1 ttft_ms=2", "'ttft_ms=2' gives ttft_ms a second time"),
+        ("ttft_ms=0", "ttft_ms is 0, must be above 0"),
+        ("tpot_ms=-3", "tpot_ms is -3, must be above 0"),
+        ("tpot_ms=nan", "tpot_ms is nan, must be above 0 and finite"),
+        ("e2e_latency_ms=inf", "e2e_latency_ms is inf"),
+    ],
+)
+def test_a_limit_that_is_none_is_refused_by_its_word(text: str, message: str) -> None:
+    """The error names the word, or the limit, and what would be right."""
+    with pytest.raises(InputError, match=f"^SLO: {message}"):
+        metrics.Slo.parse(text)
+
+
+@given(text=st.text(max_size=40).filter(lambda text: "=" not in text))
+def test_text_without_a_limit_is_refused_in_one_line(text: str) -> None:
+    """Whatever is typed, the error is autospec's own."""
+    with pytest.raises(InputError) as caught:
+        metrics.Slo.parse(text)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "met"),
+    [
+        ("ttft_ms=201", True),
+        ("ttft_ms=199", False),
+        ("tpot_ms=101", True),
+        ("tpot_ms=99", False),
+        ("e2e_latency_ms=1001", True),
+        ("e2e_latency_ms=999", False),
+        ("ttft_ms=201 tpot_ms=101 e2e_latency_ms=1001", True),
+        ("ttft_ms=201 tpot_ms=99 e2e_latency_ms=1001", False),
+    ],
+)
+def test_a_request_meets_its_slo_only_within_every_limit(text: str, met: bool) -> None:
+    """Each limit alone can be missed."""
+    assert metrics.Slo.parse(text).met_by(RECORD) == met
+
+
+def test_what_is_missing_is_missed_unless_it_cannot_be() -> None:
+    """No first token misses its limit; a single chunk has no time per token to be too long."""
+    silent = replace(RECORD, chunk_s=(), chunk_tokens=())
+    single = replace(RECORD, chunk_s=(10.2,), chunk_tokens=(8,))
+    assert not metrics.Slo(ttft_ms=1e9).met_by(silent)
+    assert metrics.Slo(e2e_latency_ms=1e9).met_by(silent)
+    assert metrics.Slo(tpot_ms=1e-9).met_by(single)
+    assert not metrics.Slo(tpot_ms=1e9).met_by(replace(RECORD, error="lost"))
+
+
+def test_attainment_is_of_the_requests_sent() -> None:
+    """A failed request is a missed one; of none sent there is no share."""
+    slo = metrics.Slo(e2e_latency_ms=1500)
+    failed, slow = replace(RECORD, error="lost"), replace(RECORD, end_s=12.0)
+    assert metrics.slo_attainment([RECORD, RECORD, failed, slow], slo) == 0.5
+    assert metrics.slo_attainment([], slo) is None
+
+
+def test_goodput_counts_good_requests_a_second_of_the_window() -> None:
+    """One that crosses an end of the window counts by its part inside, a bad one not at all."""
+    slo = metrics.Slo(e2e_latency_ms=1500)
+    records = spans((0, 1), (1.5, 2.5), (3, 4), (2, 2), (2, 9))
+    assert metrics.request_goodput(records, slo, (2.0, 4.0)) == pytest.approx((0.5 + 1 + 1) / 2)
+    assert metrics.request_goodput([], slo, (0.0, 1.0)) == 0
+    with pytest.raises(MeasureError, match="a window of 0 s"):
+        metrics.request_goodput(records, slo, (1.0, 1.0))
+
+
+@given(
+    records=st.lists(request_records(), max_size=8),
+    slo=SLOS,
+    cuts=st.lists(st.floats(-1, 1100), min_size=3, max_size=3, unique=True).map(sorted),
+)
+def test_goodput_adds_up_and_is_bounded_by_attainment(
+    records: list[RequestRecord], slo: metrics.Slo, cuts: list[float]
+) -> None:
+    """Neighbouring windows share no request, and all of time holds every good one."""
+    begin, middle, end = cuts
+    timed = [replace(r, end_s=r.start_s + 1) for r in records]
+
+    def count(window_s: tuple[float, float]) -> float:
+        return metrics.request_goodput(timed, slo, window_s) * (window_s[1] - window_s[0])
+
+    both = count((begin, middle)) + count((middle, end))
+    assert both == pytest.approx(count((begin, end)), abs=1e-6)
+    share = metrics.slo_attainment(timed, slo) or 0
+    assert count((-10.0, 9999.0)) == pytest.approx(share * len(timed))
+
+
+@given(
+    concurrency=st.integers(1, 6), rounds=st.integers(2, 6), length_s=st.floats(0.125, 4, width=16)
+)
+def test_goodput_of_a_closed_loop_that_meets_its_slo_is_its_request_rate(
+    concurrency: int, rounds: int, length_s: float
+) -> None:
+    """With equal answers that is concurrency over the time of one."""
+    edges = [n * length_s for n in range(rounds + 1)]
+    pairs = [pair for pair in itertools.pairwise(edges) for _ in range(concurrency)]
+    records = spans(*pairs)
+    window = metrics.steady_window(records, concurrency)
+    assert window is not None
+    goodput = metrics.request_goodput(records, metrics.Slo(e2e_latency_ms=1e6), window)
+    assert goodput == pytest.approx(concurrency / length_s)
+
+
+def test_the_window_of_arrivals_is_from_the_first_to_the_last() -> None:
+    """Whatever is still answered after the last one; two moments are needed."""
+    assert metrics.arrival_window(spans((3, 9), (1, 2), (2, 99))) == (1, 3)
+    assert metrics.arrival_window(spans((3, 9), (3, 5))) is None
+    assert metrics.arrival_window([]) is None

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import aiohttp
 
 from autospec.engine import wire
-from autospec.errors import EngineError, RequestError, WireError
-from autospec.measurement import DecodeMoments, Request, RequestRecord
+from autospec.errors import EngineError, InputError, RequestError, WireError
+from autospec.measurement import DecodeMoments, Request, RequestRecord, Sampling
 
 __all__ = ["EngineClient", "EventParser"]
+
+#: A connection idle for longer is not used again, in s. SGLang closes one after 5 s, and a request
+#: that crosses with that is lost.
+_IDLE_S: Final = 2.0
+#: What a server that is gone, too slow or speaks no HTTP makes of a request.
+_BROKEN: Final = (aiohttp.ClientError, aiohttp.http.HttpProcessingError, OSError)
 
 
 class EngineClient:
@@ -25,22 +32,43 @@ class EngineClient:
         url: the server's, such as ``http://127.0.0.1:30000``.
         api_key: sent as a bearer token; in no message.
         timeout_s: longest time one request may take.
+        stall_timeout_s: longest time without a byte from the server, before the first one too;
+            a request that waits longer in the server's queue is given up.
 
-    Every method but ``generate`` and ``ready`` raises ``RequestError`` when the server refuses,
-    cannot be reached or is too slow, and ``WireError`` when its answer is not SGLang 0.5.23's.
+    No generation is sent a second time. Every method but ``generate`` and ``ready`` raises
+    ``RequestError`` when the server refuses, cannot be reached or is too slow, and ``WireError``
+    when its answer is not SGLang 0.5.23's.
+
+    Raises:
+        InputError: a timeout that is not above 0.
     """
 
-    def __init__(self, url: str, *, api_key: str | None = None, timeout_s: float = 600.0) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        api_key: str | None = None,
+        timeout_s: float = 600.0,
+        stall_timeout_s: float = 120.0,
+    ) -> None:
+        for name, limit_s in (("timeout_s", timeout_s), ("stall_timeout_s", stall_timeout_s)):
+            if not limit_s > 0:
+                raise InputError(f"{name} is {limit_s}, must be above 0")
         self._url = url.rstrip("/")
         self._api_key = api_key
         self._timeout_s = timeout_s
+        self._stall_timeout_s = stall_timeout_s
         self._session_or_none: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
         headers = {"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}
         self._session_or_none = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
-            timeout=aiohttp.ClientTimeout(total=self._timeout_s),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_S),
+            timeout=aiohttp.ClientTimeout(
+                total=self._timeout_s,
+                sock_connect=self._stall_timeout_s,
+                sock_read=self._stall_timeout_s,
+            ),
             headers=headers,
         )
         return self
@@ -118,12 +146,31 @@ class EngineClient:
             num_correct_drafts=reply.num_correct_drafts,
             correct_histogram=reply.correct_histogram,
             num_retractions=reply.num_retractions,
+            server_latency_s=reply.server_latency_s,
         )
 
-    async def generate_ids(self, request: Request) -> tuple[int, ...]:
-        """The answer's token ids, end-of-text token included, to compare two servers' outputs."""
-        body = wire.generate_body(request, stream=False)
-        return wire.read_reply(await self._call("POST", wire.GENERATE, body)).output_ids
+    async def answer(self, request: Request) -> tuple[int, ...]:
+        """Token ids of the greedy answer, end-of-text token included.
+
+        It is for comparing two servers' outputs: the request's own sampling is not used.
+        """
+        greedy = replace(request, sampling=Sampling())
+        body = wire.generate_body(greedy, stream=False)
+        payload = await self._call("POST", wire.GENERATE, body, self._silent())
+        return wire.read_reply(payload).output_ids
+
+    async def next_logprobs(
+        self, input_ids: Sequence[int], *, top: int
+    ) -> tuple[tuple[int, float], ...]:
+        """The most likely next tokens after a sequence, as (token, log-probability).
+
+        Args:
+            input_ids: prompt, and whatever of an answer is taken as given.
+            top: number of tokens, the likeliest first.
+        """
+        body = wire.logprobs_body(input_ids, top)
+        payload = await self._call("POST", wire.GENERATE, body, self._silent())
+        return wire.read_next_logprobs(payload)
 
     async def flush(self, timeout_s: float = 30.0) -> None:
         """Empty the prefix cache and the n-gram memory once the server is idle.
@@ -131,7 +178,8 @@ class EngineClient:
         Args:
             timeout_s: longest time the server waits for its running requests to end.
         """
-        await self._call("POST", f"{wire.FLUSH}?timeout={timeout_s:g}")
+        allowed = self._silent(timeout_s + self._stall_timeout_s)
+        await self._call("POST", f"{wire.FLUSH}?timeout={timeout_s:g}", None, allowed)
 
     async def decode_moments(self) -> DecodeMoments | None:
         """The server's cumulative decode counters, or None where it keeps none.
@@ -154,12 +202,27 @@ class EngineClient:
             raise EngineError("the engine client is closed: use it inside 'async with'")
         return self._session_or_none
 
-    async def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> bytes:
+    def _silent(self, total_s: float | None = None) -> aiohttp.ClientTimeout:
+        """For what is answered in one piece after a while: only the whole time is bounded."""
+        return aiohttp.ClientTimeout(
+            total=total_s or self._timeout_s, sock_connect=self._stall_timeout_s
+        )
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None = None,
+        allowed: aiohttp.ClientTimeout | None = None,
+    ) -> bytes:
+        allowed = allowed or self._session.timeout
         try:
-            async with self._session.request(method, self._url + path, json=body) as response:
+            async with self._session.request(
+                method, self._url + path, json=body, timeout=allowed
+            ) as response:
                 payload = await response.read()
-        except (aiohttp.ClientError, OSError) as error:
-            raise self._unanswered(path, error) from error
+        except _BROKEN as error:
+            raise _unanswered(path, error, allowed) from error
         if response.status != 200:
             raise _refused(path, response.status, payload)
         return payload
@@ -184,17 +247,11 @@ class EngineClient:
                         if tokens > before:
                             chunk_s.append(now)
                             chunk_tokens.append(tokens)
-        except (aiohttp.ClientError, OSError) as error:
-            raise self._unanswered(wire.GENERATE, error) from error
+        except _BROKEN as error:
+            raise _unanswered(wire.GENERATE, error, self._session.timeout) from error
         if not parser.done or not last:
             raise WireError(f"{wire.GENERATE}: the stream ended before its end mark")
         return wire.read_reply(last)
-
-    def _unanswered(self, path: str, error: Exception) -> RequestError:
-        if isinstance(error, TimeoutError):
-            return RequestError(f"{path}: no answer within {self._timeout_s:g} s")
-        reason = " ".join(str(error).split()) or type(error).__name__
-        return RequestError(f"{path}: connection failed: {reason}")
 
 
 class EventParser:
@@ -220,6 +277,17 @@ class EventParser:
             self.done = True
             return [event for event in events if event != wire.STREAM_END]
         return events
+
+
+def _unanswered(path: str, error: Exception, allowed: aiohttp.ClientTimeout) -> RequestError:
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return RequestError(f"{path}: no connection within {allowed.sock_connect:g} s")
+    if isinstance(error, aiohttp.SocketTimeoutError):
+        return RequestError(f"{path}: the server stalled: no byte for {allowed.sock_read:g} s")
+    if isinstance(error, TimeoutError):
+        return RequestError(f"{path}: no answer within {allowed.total:g} s")
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return RequestError(f"{path}: connection failed: {reason}")
 
 
 def _refused(path: str, status: int, payload: bytes) -> RequestError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,8 +25,10 @@ __all__ = [
     "chunk_tokens",
     "error_text",
     "generate_body",
+    "logprobs_body",
     "read_decode_moments",
     "read_model_info",
+    "read_next_logprobs",
     "read_reply",
     "read_server_info",
     "read_token_ids",
@@ -126,6 +129,7 @@ class Reply:
     verify_ct: int | None
     num_correct_drafts: int
     correct_histogram: tuple[int, ...]
+    server_latency_s: float | None = None
 
 
 def tokenize_body(
@@ -136,15 +140,30 @@ def tokenize_body(
 
 
 def generate_body(request: Request, *, stream: bool) -> dict[str, Any]:
-    """Body of a generate request; the end-of-text token ends the answer."""
+    """Body of a generate request; the end-of-text token ends the answer.
+
+    That is said, since a server may have been started with other preferred sampling parameters.
+    """
     return {
         "input_ids": list(request.input_ids),
         "sampling_params": {
             "max_new_tokens": request.max_new_tokens,
             "temperature": request.sampling.temperature,
             "top_p": request.sampling.top_p,
+            "ignore_eos": False,
         },
         "stream": stream,
+    }
+
+
+def logprobs_body(input_ids: Sequence[int], top: int) -> dict[str, Any]:
+    """Body of a request for the ``top`` most likely tokens after a sequence, greedily."""
+    return {
+        "input_ids": list(input_ids),
+        "sampling_params": {"max_new_tokens": 1, "temperature": 0.0},
+        "return_logprob": True,
+        "top_logprobs_num": top,
+        "stream": False,
     }
 
 
@@ -195,7 +214,25 @@ def read_reply(payload: bytes) -> Reply:
         verify_ct=verify_ct,
         num_correct_drafts=item(meta, "spec_num_correct_drafts", int, where, default=correct),
         correct_histogram=histogram,
+        server_latency_s=item(meta, "e2e_latency", float, where, default=None),
     )
+
+
+def read_next_logprobs(payload: bytes) -> tuple[tuple[int, float], ...]:
+    """Read the most likely next tokens and their log-probabilities, the likeliest first."""
+    data = mapping(decode_json(payload, GENERATE), GENERATE)
+    meta = item(data, "meta_info", dict, GENERATE)
+    where = f"{GENERATE}: meta_info: output_top_logprobs"
+    places = item(meta, "output_top_logprobs", list, f"{GENERATE}: meta_info")
+    if len(places) != 1 or not isinstance(places[0], list) or not places[0]:
+        raise WireError(f"{where}: must be of one token")
+    found: list[tuple[int, float]] = []
+    for entry in places[0]:
+        if not isinstance(entry, list) or len(entry) < 2:
+            raise WireError(f"{where}: must be lists of log-probability, token and text")
+        token, logprob = numbers([entry[1]], int, where)[0], numbers([entry[0]], float, where)[0]
+        found.append((token, logprob))
+    return tuple(sorted(found, key=lambda pair: -pair[1]))
 
 
 def read_token_ids(payload: bytes) -> tuple[int, ...]:
@@ -235,6 +272,8 @@ def read_server_info(payload: bytes) -> ServerInfo:
         for key, value in data.items()
         if isinstance(value, Scalar) and key not in _SECRET_KEYS | _NOT_SETTINGS
     }
+    # The setting is what was asked for; the KV cache may hold fewer.
+    resolved["max_running_requests"] = sum(running)
     graph_sizes = ranks[0].get("decode_cuda_graph_bs") or []
     resolved["decode_cuda_graph_bs"] = " ".join(str(size) for size in graph_sizes)
     memory = item(ranks[0], "memory_usage", dict, where, default={})
@@ -253,16 +292,32 @@ def read_decode_moments(payload: bytes) -> DecodeMoments | None:
     """Read the decode counters, summed over data-parallel ranks; None where none are kept."""
     data = mapping(decode_json(payload, LOADS), LOADS)
     sums = [0.0] * 6
-    for load in item(data, "loads", list, LOADS):
-        moments = mapping(load, LOADS).get("decode_moments")
+    prefilled: list[int | None] = []
+    unfinished = 0
+    for entry in item(data, "loads", list, LOADS):
+        load = mapping(entry, LOADS)
+        moments = load.get("decode_moments")
         if moments is None:
             return None
         values = numbers(moments, float, f"{LOADS}: decode_moments")
         if len(values) < len(sums):
             raise WireError(f"{LOADS}: decode_moments has {len(values)} items, must have 6")
         sums = [total + value for total, value in zip(sums, values, strict=False)]
-    steps, batch, step_us, _, _, tokens = sums
-    return DecodeMoments(int(steps), batch, step_us, tokens)
+        prefilled.append(item(load, "total_prefill_uncached_tokens", int, LOADS, default=None))
+        for key in ("num_running_reqs", "num_waiting_reqs"):
+            unfinished += item(load, key, int, LOADS, default=0)
+    counted = [tokens for tokens in prefilled if tokens is not None]
+    steps, batch, step_us, batch_sq, batch_step_us, tokens = sums
+    return DecodeMoments(
+        num_steps=int(steps),
+        sum_batch_size=batch,
+        sum_step_us=step_us,
+        sum_batch_size_sq=batch_sq,
+        sum_batch_step_us=batch_step_us,
+        sum_tokens=tokens,
+        sum_prefill_tokens=sum(counted) if len(counted) == len(prefilled) else None,
+        num_unfinished=unfinished,
+    )
 
 
 def error_text(payload: bytes) -> str:

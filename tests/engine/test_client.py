@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 import pytest
 from aiohttp import web
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autospec.engine.client import EngineClient, EventParser
-from autospec.errors import EngineError, RequestError, WireError
+from autospec.errors import EngineError, InputError, RequestError, WireError
 from autospec.measurement import Request
 from autospec.metrics import accept_length, tpot_ms, ttft_ms
 from tests.fake_sglang import FakeSGLang
@@ -81,10 +81,10 @@ def test_a_stream_becomes_a_record(fake_server: FakeSGLang) -> None:
 def test_a_speculative_answer_has_its_counts_and_the_same_text() -> None:
     """Speculation changes the chunks and adds counters, not the tokens."""
     with FakeSGLang() as plain:
-        ids = ask(plain.url, lambda client: client.generate_ids(request()))
+        ids = ask(plain.url, lambda client: client.answer(request()))
     with FakeSGLang(speculative_algorithm="STANDALONE", speculative_num_steps=4) as server:
         record = ask(server.url, lambda client: client.generate(request()))
-        assert ask(server.url, lambda client: client.generate_ids(request())) == ids
+        assert ask(server.url, lambda client: client.answer(request())) == ids
     assert record.completion_tokens == len(ids)
     assert record.verify_ct == sum(record.correct_histogram) == len(record.chunk_s) - 1
     assert record.num_correct_drafts == sum(
@@ -171,15 +171,19 @@ def test_many_requests_run_at_once() -> None:
     [
         ("http500:1", "/generate: HTTP 500: Internal Server Error"),
         ("cut:1", "/generate: connection failed: "),
+        ("drop:1", "/generate: connection failed: Server disconnected"),
+        ("garbage:1", "/generate: 24 bytes that are not JSON"),
     ],
 )
 def test_a_failed_request_is_a_record_not_an_exception(faults: str, message: str) -> None:
     """Refusals and lost connections stand in the record."""
     with FakeSGLang(faults) as server:
         record = ask(server.url, lambda client: client.generate(request()))
+        assert len(server.server.requests) == 1, "a lost request is not sent again"
     assert str(record.error).startswith(message)
     assert record.finish_reason == ""
     assert record.end_s >= record.start_s
+    assert bool(record.chunk_tokens) == (faults in ("cut:1", "garbage:1"))
 
 
 def test_a_prompt_beyond_the_context_fails_with_the_servers_words(fake_server: FakeSGLang) -> None:
@@ -188,19 +192,90 @@ def test_a_prompt_beyond_the_context_fails_with_the_servers_words(fake_server: F
     record = ask(fake_server.url, lambda client: client.generate(long))
     assert "The input (9000 tokens) is longer than" in str(record.error)
     with pytest.raises(RequestError, match="HTTP 400: The input"):
-        ask(fake_server.url, lambda client: client.generate_ids(long))
+        ask(fake_server.url, lambda client: client.answer(long))
 
 
 def test_a_server_that_is_too_slow_times_out() -> None:
-    """A request that outlives its time becomes a record that names the time."""
+    """A request that outlives its time becomes a record that names the time, chunks kept."""
 
     async def run(url: str) -> Any:
-        async with EngineClient(url, timeout_s=0.2) as client:
+        async with EngineClient(url, timeout_s=1, stall_timeout_s=0.9) as client:
             return await client.generate(request())
 
-    with FakeSGLang(step_s=1) as server:
+    with FakeSGLang(step_s=0.2) as server:
         record = asyncio.run(run(server.url))
-    assert record.error == "/generate: no answer within 0.2 s"
+    assert record.error == "/generate: no answer within 1 s"
+    assert record.chunk_tokens
+    assert record.completion_tokens == record.chunk_tokens[-1]
+    assert 1 <= record.end_s - record.start_s < 5
+
+
+def test_a_stream_that_stops_times_out_long_before_its_whole_time() -> None:
+    """Silence in mid-stream is named with its length, and what came before it is kept."""
+
+    async def run(url: str) -> Any:
+        async with EngineClient(url, timeout_s=60, stall_timeout_s=0.5) as client:
+            return await client.generate(request())
+
+    with FakeSGLang("stall:1") as server:
+        record = asyncio.run(run(server.url))
+    assert record.error == "/generate: the server stalled: no byte for 0.5 s"
+    assert record.chunk_tokens == (1,)
+    assert 0.5 <= record.end_s - record.chunk_s[-1] < 10
+
+
+def test_silence_is_allowed_where_an_answer_comes_in_one_piece() -> None:
+    """A whole answer and a flush take as long as they take."""
+
+    async def story(client: EngineClient) -> Any:
+        answer = asyncio.create_task(client.answer(request()))
+        await asyncio.sleep(0.2)
+        await client.flush()
+        return await answer
+
+    async def run(url: str) -> Any:
+        async with EngineClient(url, timeout_s=30, stall_timeout_s=0.4) as client:
+            return await story(client)
+
+    with FakeSGLang(step_s=0.05) as server:
+        assert len(asyncio.run(run(server.url))) >= 8
+
+
+def test_a_connection_that_was_idle_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server closes it one day, and a request that crosses with that would be lost."""
+    monkeypatch.setattr("autospec.engine.client._IDLE_S", 0.2)
+    ports: list[int] = []
+
+    async def answer(asked: web.Request) -> web.Response:
+        assert asked.transport is not None
+        ports.append(asked.transport.get_extra_info("peername")[1])
+        return web.Response(body=STREAM)
+
+    async def run() -> None:
+        app = web.Application()
+        app.router.add_post("/generate", answer)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        try:
+            async with EngineClient(f"http://127.0.0.1:{runner.addresses[0][1]}") as client:
+                await client.generate(request())
+                await client.generate(request())
+                await asyncio.sleep(0.5)
+                await client.generate(request())
+        finally:
+            await runner.cleanup()
+
+    asyncio.run(run())
+    first, busy, idle = ports
+    assert first == busy != idle
+
+
+@pytest.mark.parametrize("options", [{"timeout_s": 0}, {"stall_timeout_s": -1.0}])
+def test_a_timeout_must_be_above_zero(options: dict[str, Any]) -> None:
+    """The library below would take 0 for no limit at all."""
+    with pytest.raises(InputError, match="must be above 0"):
+        EngineClient("http://127.0.0.1:9", **options)
 
 
 def test_a_server_that_is_gone_is_not_ready_and_fails_requests() -> None:
@@ -246,6 +321,53 @@ def test_a_malformed_stream_is_a_record_with_an_error(body: bytes, message: str)
             await runner.cleanup()
 
     assert message in asyncio.run(run()).error
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+RAW = [
+    b"",
+    b"not HTTP at all\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n",
+    HEAD,
+    HEAD + b"Content-Length: 99999\r\n\r\n" + STREAM,
+    CHUNKED + b"zz\r\ndata: {}\n\n\r\n",
+    CHUNKED + b"5\r\ndata: {}\n\n\r\n",
+    CHUNKED + b"%x\r\n%b\r\n" % (len(STREAM), STREAM),
+    CHUNKED + b"%x\r\n%b\r\nzz\r\n" % (len(STREAM), STREAM),
+    HEAD + b"Content-Encoding: gzip\r\nContent-Length: 4\r\n\r\nabcd",
+    HEAD + b"\xff\xfe: \xff\r\n\r\n",
+    b"HTTP/1.1 307 Moved\r\nLocation: ://\r\nContent-Length: 0\r\n\r\n",
+]
+
+
+@settings(max_examples=60)
+@given(
+    body=st.sampled_from(RAW)
+    | st.binary(max_size=200)
+    | st.builds(lambda end: HEAD + b"\r\n" + STREAM[:end], st.integers(0, len(STREAM) - 16))
+    | st.builds(lambda junk: CHUNKED + junk, st.binary(max_size=50))
+)
+def test_whatever_bytes_come_before_the_connection_ends_become_a_record(body: bytes) -> None:
+    """No answer of a broken server or proxy is an exception, and none passes for a whole one."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(body)
+        await writer.drain()
+        writer.close()
+
+    async def run() -> Any:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with server, EngineClient(url, timeout_s=5, stall_timeout_s=5) as client:
+            return await client.generate(request())
+
+    record = asyncio.run(run())
+    assert record.error is not None
+    assert record.error.startswith("/generate: ")
+    assert len(record.error.splitlines()) == 1
+    assert record.finish_reason == ""
 
 
 def test_tokenize_renders_conversations(fake_server: FakeSGLang) -> None:
