@@ -53,19 +53,30 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class DecodeMoments:
-    """The server's cumulative decode counters; two readings differ by what happened between.
+    """The server's cumulative counters; two readings differ by what happened between.
+
+    Steps that follow an idle gap or a prefill are not among its decode steps.
 
     Attributes:
         num_steps: decode steps.
         sum_batch_size: running requests, summed over steps.
         sum_step_us: step times in microseconds, summed over steps.
+        sum_batch_size_sq: squares of the running requests, summed over steps.
+        sum_batch_step_us: running requests times step time in microseconds, summed over steps.
         sum_tokens: output tokens of decode steps.
+        sum_prefill_tokens: prompt tokens computed, not found in the prefix cache; None where the
+            server does not count them. Its own health checks are not among them.
+        num_unfinished: requests that it had when it counted; above 0, their last steps may miss.
     """
 
     num_steps: int
     sum_batch_size: float
     sum_step_us: float
+    sum_batch_size_sq: float
+    sum_batch_step_us: float
     sum_tokens: float
+    sum_prefill_tokens: int | None = None
+    num_unfinished: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +100,8 @@ class RequestRecord:
         num_correct_drafts: drafts found right, without bonus tokens.
         correct_histogram: item *i* is the number of verify steps with *i* correct drafts.
         num_retractions: times the server threw the request's cache away and began anew.
+        server_latency_s: from its arrival to its end by the server's own clock; None where the
+            server does not say.
         error: one line when the request failed.
     """
 
@@ -106,6 +119,7 @@ class RequestRecord:
     num_correct_drafts: int = 0
     correct_histogram: tuple[int, ...] = ()
     num_retractions: int = 0
+    server_latency_s: float | None = None
     error: str | None = None
 
 
@@ -113,26 +127,38 @@ class RequestRecord:
 class ServerDelta:
     """What the server itself counted during a pass: differences of its cumulative counters.
 
+    Decode steps that follow an idle gap or a prefill are left out, so ``num_tokens`` is below what
+    was received; the means and the slope are those of undisturbed steps.
+
     Attributes:
         num_steps: decode steps (forward passes of the target in decode or verify mode).
         batch_size: mean running requests a decode step.
         step_time_ms: mean time of one decode step, drafting included.
         num_tokens: output tokens of decode steps.
+        batch_size_stdev: standard deviation of the running requests over steps.
+        step_time_slope_ms: by how much a step takes longer for each further running request, in
+            ms: ``cov(batch size, step time) / var(batch size)`` over steps; None where the batch
+            size did not vary.
+        num_prefill_tokens: prompt tokens computed; None where the server does not count them.
     """
 
     num_steps: int
     batch_size: float
     step_time_ms: float
     num_tokens: int
+    batch_size_stdev: float = 0.0
+    step_time_slope_ms: float | None = None
+    num_prefill_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One timed pass over prompts at one concurrency.
+    """One timed pass over prompts, at one concurrency or at one rate of arrival.
 
     Attributes:
         part: ``tune`` or ``confirm``.
-        concurrency: requests kept in flight by the client.
+        concurrency: requests kept in flight by the client; the most that were in flight at once
+            where they arrived at a rate.
         repeat: number of the pass; the same repeat of two arms sent the same prompts.
         output_throughput: output tokens/s in the steady-state window.
         window_s: begin and end of the window on the records' clock.
@@ -141,6 +167,8 @@ class Run:
         server: the server's own counts, where it keeps them.
         client_busy_share: share of the pass in which the load generator's thread used its core.
         warnings: what makes the number less trustworthy, one line each.
+        request_rate: requests/s of a pass whose requests arrived at random at a rate; None for a
+            closed loop.
     """
 
     part: str
@@ -153,6 +181,19 @@ class Run:
     server: ServerDelta | None = None
     client_busy_share: float = 0.0
     warnings: tuple[str, ...] = ()
+    request_rate: float | None = None
+
+    @property
+    def load(self) -> str:
+        """The load in words: ``concurrency 4`` or ``2.5 requests/s``."""
+        if self.request_rate is None:
+            return f"concurrency {self.concurrency}"
+        return f"{self.request_rate:g} requests/s"
+
+    @property
+    def label(self) -> str:
+        """Which pass it is, in words: ``tune, concurrency 4, repeat 0``."""
+        return f"{self.part}, {self.load}, repeat {self.repeat}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +219,9 @@ class Measurement:
     warnings: tuple[str, ...] = ()
 
     def throughputs(self, concurrency: int, part: str = "tune") -> tuple[float, ...]:
-        """Output tokens/s of each pass at one concurrency, ordered by repeat."""
-        chosen = [r for r in self.runs if r.concurrency == concurrency and r.part == part]
+        """Output tokens/s of each closed-loop pass at one concurrency, ordered by repeat."""
+        asked = (part, concurrency, None)
+        chosen = [r for r in self.runs if (r.part, r.concurrency, r.request_rate) == asked]
         return tuple(r.output_throughput for r in sorted(chosen, key=lambda r: r.repeat))
 
     def records(self, part: str | None = None) -> tuple[RequestRecord, ...]:

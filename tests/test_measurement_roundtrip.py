@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -45,7 +46,10 @@ def test_sampling_out_of_range_is_refused(arguments: dict[str, float], message: 
 
 
 def test_throughputs_and_records_are_kept_apart_by_part_and_level() -> None:
-    """Figures of the level and part asked for, in the order of repeats; records as made."""
+    """Figures of the level and part asked for, in the order of repeats; records as made.
+
+    A pass at a rate is none of a level, however many requests were in flight.
+    """
 
     def run(part: str, concurrency: int, repeat: int, throughput: float) -> Run:
         records = (RequestRecord(round(throughput), 0.0, 1.0),)
@@ -56,10 +60,15 @@ def test_throughputs_and_records_are_kept_apart_by_part_and_level() -> None:
         run("tune", 1, 0, 10.0),
         run("confirm", 8, 0, 99.0),
         run("tune", 8, 0, 80.0),
+        replace(run("tune", 8, 2, 70.0), request_rate=3.0),
     )
     measurement = Measurement(PLAIN, runs, launch_s=1.0, duration_s=1.0)
     assert measurement.throughputs(8) == (80.0, 81.0)
     assert measurement.throughputs(8, part="confirm") == (99.0,)
     assert measurement.throughputs(2) == ()
-    assert [r.prompt for r in measurement.records()] == [81, 10, 99, 80]
+    assert [r.prompt for r in measurement.records()] == [81, 10, 99, 80, 70]
     assert [r.prompt for r in measurement.records("confirm")] == [99]
+    assert [run.label for run in runs[3:]] == [
+        "tune, concurrency 8, repeat 0",
+        "tune, 3 requests/s, repeat 2",
+    ]

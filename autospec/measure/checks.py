@@ -1,14 +1,19 @@
-"""What makes the figure of one pass less trustworthy. Pure functions of the pass."""
+"""What makes figures less trustworthy: of one pass, of all passes of a launch, of two launches.
+
+Pure functions of what was measured.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
+from autospec import metrics
+from autospec.measure import stats
 from autospec.measurement import Request, RequestRecord, Run
 
-__all__ = ["one_line", "reusable_prefixes", "warnings_of"]
+__all__ = ["pass_warnings", "reusable_prefixes", "unequal_limits", "warnings_of"]
 
 #: The steady-state window should be at least this share of the pass.
 LEAST_WINDOW_SHARE: Final = 0.5
@@ -16,29 +21,72 @@ LEAST_WINDOW_SHARE: Final = 0.5
 MOST_BUSY_SHARE: Final = 0.5
 #: The server may count this share more tokens than the client received.
 TOKEN_TOLERANCE: Final = 0.02
+#: Throughput by the client's clock and by the server's may differ by this share.
+CLOCK_TOLERANCE: Final = 0.02
+#: What HTTP itself takes a request, in s, which is a larger share of a very short one.
+CLOCK_FLOOR_S: Final = 0.005
+#: Drafts for prompts seen before may be accepted by this factor better than the first time.
+MEMORY_TOLERANCE: Final = 1.1
+#: Resolved settings that decide how many requests are decoded at once.
+LIMIT_KEYS: Final = ("max_running_requests", "max_prefill_tokens", "schedule_conservativeness")
 
 
-def warnings_of(run: Run, requests: Sequence[Request]) -> tuple[str, ...]:
-    """Warnings about a pass, one line each.
+def warnings_of(
+    run: Run, requests: Sequence[Request], *, warmed: int | None = None
+) -> tuple[str, ...]:
+    """Warnings about a pass in which every request was answered, one line each.
 
     Args:
         run: the pass.
         requests: what it sent.
+        warmed: the largest batch that the warm-up went through; the concurrency by default.
     """
     found = (
-        *_failures(run.records),
         *_window(run),
+        *_warmth(run, warmed),
         *_client(run),
+        *_clocks(run),
         *_cache(run.records, requests),
         *_retractions(run.records),
+        *_endings(run.records),
         *_counts(run),
+        *_foreign_prompts(run),
     )
     return tuple(found)
 
 
-def one_line(text: str) -> str:
-    """A text from elsewhere, fit for a one-line message."""
-    return " ".join(text.split())
+def pass_warnings(runs: Sequence[Run]) -> tuple[str, ...]:
+    """Warnings about the passes of one launch, in the order made: outliers, drift and memory."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(f"{run.part}, {run.load}", []).append(run)
+    found = (
+        line
+        for load, chosen in groups.items()
+        for line in (*_outliers(load, chosen), *_drift(load, chosen))
+    )
+    return (*found, *_memory(runs))
+
+
+def unequal_limits(
+    a_resolved: Mapping[str, object], b_resolved: Mapping[str, object]
+) -> tuple[str, ...]:
+    """In which limits of admission two servers differ, one line each.
+
+    Where they do, a difference in throughput may be the limit's and not the configuration's. A
+    limit that one of them does not report is passed over.
+
+    Args:
+        a_resolved: settings that a server reported, as in ``Measurement.resolved``.
+        b_resolved: another server's.
+    """
+    shared = [key for key in LIMIT_KEYS if key in a_resolved and key in b_resolved]
+    return tuple(
+        f"{key} is {a_resolved[key]} on one server and {b_resolved[key]} on the other: they do not"
+        " admit the same load"
+        for key in shared
+        if a_resolved[key] != b_resolved[key]
+    )
 
 
 def reusable_prefixes(requests: Sequence[Request]) -> dict[int, int]:
@@ -69,21 +117,23 @@ def _common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
     return next((place for place, (a, b) in pairs if a != b), min(len(left), len(right)))
 
 
-def _failures(records: Sequence[RequestRecord]) -> Iterator[str]:
-    failed = [record.error for record in records if record.error is not None]
-    if failed:
-        yield (
-            f"{len(failed)} of {len(records)} requests failed, the first with:"
-            f" {one_line(failed[0])}"
-        )
-
-
 def _window(run: Run) -> Iterator[str]:
     length_s = run.window_s[1] - run.window_s[0]
     if length_s < LEAST_WINDOW_SHARE * run.duration_s:
+        what = f"all {run.concurrency} slots were in use"
+        if run.request_rate is not None:
+            what = "the load was steady"
         yield (
-            f"all {run.concurrency} slots were in use for only {length_s:.1f} of"
-            f" {run.duration_s:.1f} s; more requests a pass would help"
+            f"{what} for only {length_s:.1f} of {run.duration_s:.1f} s; more requests a pass would"
+            " help"
+        )
+
+
+def _warmth(run: Run, warmed: int | None) -> Iterator[str]:
+    if warmed is not None and run.concurrency > warmed:
+        yield (
+            f"{run.concurrency} requests were in flight, the warm-up went up to {warmed}: the first"
+            " steps of larger batches may have been slow"
         )
 
 
@@ -92,6 +142,27 @@ def _client(run: Run) -> Iterator[str]:
         yield (
             f"the load generator used {run.client_busy_share:.0%} of its core and may have limited"
             " the server"
+        )
+
+
+def _clocks(run: Run) -> Iterator[str]:
+    """Throughput of the same requests, each alone, by the client's clock and by the server's."""
+    timed = [
+        (record.end_s - record.start_s, record.server_latency_s)
+        for record in run.records
+        if record.error is None and record.server_latency_s
+    ]
+    if not timed or len(timed) < len(run.records):
+        return
+    client_s, server_s = (sum(latencies) for latencies in zip(*timed, strict=True))
+    between_s = (client_s - server_s) / len(timed)
+    # The tokens are the same, so throughputs are to each other as the latencies the other way.
+    if abs(server_s / client_s - 1) > CLOCK_TOLERANCE and abs(between_s) > CLOCK_FLOOR_S:
+        tokens = sum(record.completion_tokens for record in run.records)
+        yield (
+            f"{tokens / client_s:.1f} tokens/s a request by the client's clock,"
+            f" {tokens / server_s:.1f} by the server's: {between_s:.3f} s a request lie between"
+            " them (network, proxy, or a slow reader)"
         )
 
 
@@ -114,6 +185,16 @@ def _retractions(records: Sequence[RequestRecord]) -> Iterator[str]:
         yield f"the server was short of KV cache and began {retracted} of {len(records)} anew"
 
 
+def _endings(records: Sequence[RequestRecord]) -> Iterator[str]:
+    """A server that goes on past the end of text gives every answer the length asked for."""
+    if records and all(record.finish_reason == "length" for record in records):
+        yield (
+            f"none of {len(records)} answers ended by itself, all at max_new_tokens: their lengths"
+            " are not the model's own; ask for more tokens, or see that the server does not ignore"
+            " the end-of-text token"
+        )
+
+
 def _counts(run: Run) -> Iterator[str]:
     """Tokens as the client saw them against tokens as the server counted them."""
     answered = [record for record in run.records if record.error is None]
@@ -130,4 +211,49 @@ def _counts(run: Run) -> Iterator[str]:
         yield (
             f"the server decoded {run.server.num_tokens} tokens in a pass of {counted}: something"
             " else used it"
+        )
+
+
+def _foreign_prompts(run: Run) -> Iterator[str]:
+    """Prompt tokens that the server computed and no request of this pass asked for."""
+    if run.server is None or run.server.num_prefill_tokens is None:
+        return
+    # A request that was begun anew was computed more than once.
+    if any(record.error is not None or record.num_retractions for record in run.records):
+        return
+    asked = sum(record.prompt_tokens - record.cached_tokens for record in run.records)
+    if run.server.num_prefill_tokens > asked:
+        yield (
+            f"the server computed {run.server.num_prefill_tokens} prompt tokens in a pass of"
+            f" {asked}: something else used it"
+        )
+
+
+def _outliers(load: str, runs: Sequence[Run]) -> Iterator[str]:
+    figures = [run.output_throughput for run in runs]
+    for place in stats.outliers(figures):
+        others = stats.summarize([f for i, f in enumerate(figures) if i != place])
+        yield (
+            f"{load}: repeat {runs[place].repeat} made {figures[place]:.1f} tokens/s, the others"
+            f" {others.low:.1f} to {others.high:.1f}: something disturbed it"
+        )
+
+
+def _drift(load: str, runs: Sequence[Run]) -> Iterator[str]:
+    trend = stats.drift([run.output_throughput for run in runs])
+    if trend is not None and trend.significant:
+        yield f"{load}: throughput drifted by {trend.per_pass:+.1%} a pass: the machine changed"
+
+
+def _memory(runs: Sequence[Run]) -> Iterator[str]:
+    """Drafts for a prompt that came again, against those when it came first."""
+    records = [record for run in runs for record in run.records]
+    first: dict[int, RequestRecord] = {}
+    again = [r for r in records if first.setdefault(r.prompt, r) is not r]
+    before = metrics.accept_length(first[prompt] for prompt in {r.prompt for r in again})
+    after = metrics.accept_length(again)
+    if before is not None and after is not None and after > MEMORY_TOLERANCE * before:
+        yield (
+            f"accept length rose from {before:.2f} to {after:.2f} on prompts that came again: the"
+            " server remembers their answers"
         )

@@ -1,30 +1,36 @@
-"""Passes over a running server: all concurrency levels and repeats from one launch.
+"""Passes over a running server: all loads and repeats from one launch.
 
-One pass is: flush, warm up, flush, send the part's prompts in a closed loop, keep the stretch with
-the full concurrency in flight. Nothing that a pass measures was ever sent to warm up, and nothing
-that one pass left behind in the server's memory is there in the next.
+One pass is: flush, warm up, flush, send the part's prompts, keep the stretch in which the load is
+the one asked for. Nothing that a pass measures was ever sent to warm up, and nothing that one pass
+left behind in the server's memory is there in the next. A pass in which one request was lost has no
+figure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from autospec import metrics
 from autospec.errors import InputError, MeasureError, WorkloadError
 from autospec.measure import checks
-from autospec.measure.load import Load, run_closed_loop
+from autospec.measure.load import Arrival, ClosedLoop, Poisson, run_load
 from autospec.measure.prompt import Prompt
 from autospec.measure.server import Server
-from autospec.measure.split import Parts
-from autospec.measurement import DecodeMoments, Request, RequestRecord, Run, ServerDelta
+from autospec.measure.split import Part, Parts
+from autospec.measure.summary import server_delta, summarize
+from autospec.measurement import DecodeMoments, Request, Run
 
 __all__ = ["Harness", "PassPlan", "Progress"]
 
-#: A pass in which more than this share of the requests failed yields no figure.
-MAX_FAILED_SHARE: Final = 0.5
 _LEAST: Final = {"repeats": 3, "first_repeat": 0, "requests_per_pass": 1, "warmup_new_tokens": 1}
+#: Batch sizes that the warm-up of a pass at a rate goes through, if no closed loop needs more.
+OPEN_WARMUP: Final = 8
+#: The server's counters are read once it has noticed that it is idle: after this at the latest, s.
+SETTLE_S: Final = 2.0
+_POLL_S: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,32 +55,46 @@ class PassPlan:
         warmup_new_tokens: longest answer to a warm-up prompt. Its purpose is that everything was
             compiled and every batch size was seen once.
         progress: called after each pass.
+        request_rates: requests/s arriving at random, one rate after the other, after the levels.
 
     Raises:
-        InputError: a number below its least value, or a level given twice.
+        InputError: a number below its least value, a level or rate given twice, or none at all.
     """
 
-    concurrencies: tuple[int, ...]
+    concurrencies: tuple[int, ...] = ()
     repeats: int = 3
     first_repeat: int = 0
     requests_per_pass: int | None = None
     warmup_new_tokens: int = 32
     progress: Callable[[Progress], None] | None = None
+    request_rates: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.concurrencies or min(self.concurrencies) < 1:
+        if min(self.concurrencies, default=1) < 1 or not self.concurrencies + self.request_rates:
             raise InputError(f"concurrencies are {self.concurrencies}, must be numbers from 1")
-        if len(set(self.concurrencies)) < len(self.concurrencies):
-            raise InputError(f"concurrencies are {self.concurrencies}, none may be given twice")
+        if not all(0 < rate < math.inf for rate in self.request_rates):
+            raise InputError(f"request_rates are {self.request_rates}, must be above 0 and finite")
+        for name in ("concurrencies", "request_rates"):
+            values = getattr(self, name)
+            if len(set(values)) < len(values):
+                raise InputError(f"{name} are {values}, none may be given twice")
         for name, least in _LEAST.items():
             value = getattr(self, name)
             if value is not None and value < least:
                 raise InputError(f"{name} is {value}, must be at least {least}")
 
-    def passes(self) -> tuple[tuple[int, int], ...]:
-        """(repeat, concurrency) of each pass in order; slow drift meets all levels alike."""
-        repeats = range(self.first_repeat, self.first_repeat + self.repeats)
-        return tuple((repeat, level) for repeat in repeats for level in self.concurrencies)
+    @property
+    def max_concurrency(self) -> int:
+        """The most requests that a closed loop keeps in flight; 1 where all arrive at a rate."""
+        return max(self.concurrencies, default=1)
+
+    def passes(self) -> tuple[tuple[int, Arrival], ...]:
+        """(repeat, arrival) of each pass in order; slow drift meets all loads alike."""
+        passes: list[tuple[int, Arrival]] = []
+        for repeat in range(self.first_repeat, self.first_repeat + self.repeats):
+            passes += [(repeat, ClosedLoop(level)) for level in self.concurrencies]
+            passes += [(repeat, Poisson(rate, seed=repeat)) for rate in self.request_rates]
+        return tuple(passes)
 
     def requests(self, concurrency: int, available: int) -> int:
         """Number of requests of one pass over a part of ``available`` prompts."""
@@ -91,21 +111,24 @@ class Harness:
         plan: which passes to make.
 
     Raises:
-        WorkloadError: a part has fewer than two prompts a slot of the highest concurrency.
+        WorkloadError: a part has fewer than two prompts a slot of the highest concurrency, or a
+            prompt is in two parts or twice in one.
     """
 
     def __init__(self, server: Server, parts: Parts, *, plan: PassPlan) -> None:
-        least = 2 * max(plan.concurrencies)
+        least = 2 * plan.max_concurrency
         for part in (parts.tune, parts.confirm):
             if len(part.prompts) < least:
                 raise WorkloadError(
                     f"{parts.workload.name}: part {part.name} has {len(part.prompts)} prompts,"
-                    f" concurrency {max(plan.concurrencies)} needs {least}"
+                    f" concurrency {plan.max_concurrency} needs {least}"
                 )
+        _require_disjoint(parts)
         self._server = server
         self._parts = parts
         self._plan = plan
         self._requests: dict[int, Request] = {}
+        self._max_running = 0
 
     async def render(self) -> None:
         """Turn every prompt into token ids, once, by the server's own tokenizer.
@@ -113,10 +136,13 @@ class Harness:
         Raises:
             WorkloadError: a prompt that does not fit the context with its answer, or two that are
                 the same to the model; with file, line and numbers of tokens.
+            MeasureError: the server decodes fewer requests at once than a pass keeps in flight.
         """
         workload = self._parts.workload
+        info = await self._server.server_info()
         # An answer beyond this would be cut silently, at a place that depends on the reserve.
-        limit = (await self._server.server_info()).max_input_tokens
+        limit, self._max_running = info.max_input_tokens, info.max_running_requests
+        self._require_admitted(self._plan.max_concurrency)
         places: dict[tuple[int, ...], str] = {}
         for prompt in workload.prompts:
             input_ids, place = await self._tokenize(prompt), workload.place(prompt)
@@ -146,8 +172,8 @@ class Harness:
         """
         passes = self._plan.passes()
         runs: list[Run] = []
-        for repeat, concurrency in passes:
-            runs.append(await self.run_pass(part, concurrency, repeat))
+        for repeat, arrival in passes:
+            runs.append(await self._pass(part, arrival, repeat))
             if self._plan.progress is not None:
                 self._plan.progress(Progress(runs[-1], done=len(runs), total=len(passes)))
         return tuple(runs)
@@ -157,23 +183,56 @@ class Harness:
 
         Raises:
             WorkloadError: no such part, or a prompt that cannot be sent.
-            MeasureError: most requests failed, or no token arrived.
+            MeasureError: a request was lost, no token arrived, the client was too slow, or the
+                server decodes fewer requests at once.
+        """
+        return await self._pass(part, ClosedLoop(concurrency), repeat)
+
+    async def run_rate_pass(self, part: str, request_rate: float, repeat: int) -> Run:
+        """Make one pass with arrivals at random at a rate, at the same times for the same repeat.
+
+        Args:
+            part: ``tune`` or ``confirm``.
+            request_rate: requests/s.
+            repeat: number of the pass.
+
+        Raises:
+            WorkloadError: no such part, or a prompt that cannot be sent.
+            MeasureError: a request was lost, no token arrived, or the client was too slow.
+        """
+        return await self._pass(part, Poisson(request_rate, seed=repeat), repeat)
+
+    async def _pass(self, part: str, arrival: Arrival, repeat: int) -> Run:
+        source = self._parts.named(part)
+        if not self._requests:
+            await self.render()
+        slots = arrival.concurrency if isinstance(arrival, ClosedLoop) else 1
+        self._require_admitted(slots)
+        warmed = slots
+        if isinstance(arrival, Poisson):
+            warmed = min(self._max_running, max(OPEN_WARMUP, self._plan.max_concurrency))
+        count = self._plan.requests(slots, len(source.prompts))
+        requests = [self._requests[prompt.index] for prompt in source.slice(repeat, count)]
+        await self._server.flush()
+        await self._warm_up(warmed)
+        await self._server.flush()
+        before = await self._moments()
+        load = await run_load(self._server.generate, requests, arrival)
+        run = summarize(load, part, arrival, repeat)
+        run = replace(run, server=server_delta(before, await self._moments()))
+        found = checks.warnings_of(run, requests, warmed=warmed)
+        return replace(run, warnings=run.warnings + found)
+
+    async def requests(self, part: str, count: int) -> tuple[Request, ...]:
+        """The first ``count`` prompts of a part, or all, as they go to the server.
+
+        Raises:
+            WorkloadError: no such part, or a prompt that cannot be sent.
         """
         source = self._parts.named(part)
         if not self._requests:
             await self.render()
-        count = self._plan.requests(concurrency, len(source.prompts))
-        requests = [self._requests[prompt.index] for prompt in source.slice(repeat, count)]
-        await self._server.flush()
-        await self._warm_up(concurrency)
-        await self._server.flush()
-        before = await self._server.decode_moments()
-        load = await run_closed_loop(self._server.generate, requests, concurrency)
-        after = await self._server.decode_moments()
-        _require_answers(load.records, f"{part}, concurrency {concurrency}, repeat {repeat}")
-        run = _summarize(load, part, concurrency, repeat)
-        run = replace(run, server=_delta(before, after))
-        return replace(run, warnings=run.warnings + checks.warnings_of(run, requests))
+        return tuple(self._requests[prompt.index] for prompt in source.prompts[:count])
 
     async def _tokenize(self, prompt: Prompt) -> tuple[int, ...]:
         if prompt.input_ids is not None:
@@ -184,62 +243,50 @@ class Harness:
         return tuple(await self._server.tokenize(messages=turns))
 
     async def _warm_up(self, concurrency: int) -> None:
-        """Two warm-up prompts a slot, the few there are over and over."""
+        """Two warm-up prompts a slot, the few there are over and over.
+
+        The second answer of each slot is longer than that of the slot before, so that they end one
+        after the other and every batch size is seen.
+        """
         sources = [self._requests[prompt.index] for prompt in self._parts.warmup.prompts]
-        longest = self._plan.warmup_new_tokens
-        short = [replace(r, max_new_tokens=min(r.max_new_tokens, longest)) for r in sources]
-        requests = [short[place % len(short)] for place in range(2 * concurrency)]
-        load = await run_closed_loop(self._server.generate, requests, concurrency)
-        _require_answers(load.records, f"warm-up, concurrency {concurrency}")
+        shares = [1.0] * concurrency
+        shares += [slot / concurrency for slot in range(1, concurrency + 1)]
+        requests: list[Request] = []
+        for place, share in enumerate(shares):
+            source = sources[place % len(sources)]
+            longest = min(source.max_new_tokens, self._plan.warmup_new_tokens)
+            requests.append(replace(source, max_new_tokens=math.ceil(share * longest)))
+        load = await run_load(self._server.generate, requests, ClosedLoop(concurrency))
+        if load.losses is not None:
+            raise MeasureError(f"warm-up, concurrency {concurrency}: {load.losses}")
+
+    async def _moments(self) -> DecodeMoments | None:
+        """The counters, once the server has counted the last steps."""
+        clock = asyncio.get_running_loop().time
+        deadline_s = clock() + SETTLE_S
+        moments = await self._server.decode_moments()
+        while moments is not None and moments.num_unfinished and clock() < deadline_s:
+            await asyncio.sleep(_POLL_S)
+            moments = await self._server.decode_moments()
+        return moments
+
+    def _require_admitted(self, concurrency: int) -> None:
+        if concurrency > self._max_running:
+            raise MeasureError(
+                f"concurrency {concurrency}: the server decodes {self._max_running} requests at"
+                " once, so its queue would be measured; start it with a higher"
+                " max_running_requests"
+            )
 
 
-def _require_answers(records: Sequence[RequestRecord], what: str) -> None:
-    failed = [record.error for record in records if record.error is not None]
-    if len(failed) > MAX_FAILED_SHARE * len(records):
-        raise MeasureError(
-            f"{what}: {len(failed)} of {len(records)} requests failed,"
-            f" the first with: {checks.one_line(failed[0])}"
-        )
-
-
-def _summarize(load: Load, part: str, concurrency: int, repeat: int) -> Run:
-    records, warnings = load.records, []
-    window = metrics.steady_window(records, concurrency)
-    if window is None or not metrics.tokens_in_window(records, window):
-        whole = min(record.start_s for record in records), max(r.end_s for r in records)
-        window = whole
-        warnings.append(
-            f"no answer came while {concurrency} requests were in flight: the whole pass counts,"
-            " its start and end too"
-        )
-    tokens, length_s = metrics.tokens_in_window(records, window), window[1] - window[0]
-    if not tokens or length_s <= 0:
-        raise MeasureError(
-            f"{part}, concurrency {concurrency}, repeat {repeat}: {tokens} tokens in"
-            f" {length_s:.3f} s are no throughput"
-        )
-    return Run(
-        part=part,
-        concurrency=concurrency,
-        repeat=repeat,
-        output_throughput=tokens / length_s,
-        window_s=window,
-        duration_s=load.duration_s,
-        records=records,
-        client_busy_share=load.busy_share,
-        warnings=tuple(warnings),
-    )
-
-
-def _delta(before: DecodeMoments | None, after: DecodeMoments | None) -> ServerDelta | None:
-    """What the server did between two readings; a first reading of None is a fresh server's."""
-    before = before or DecodeMoments(0, 0.0, 0.0, 0.0)
-    if after is None or after.num_steps <= before.num_steps:
-        return None
-    steps = after.num_steps - before.num_steps
-    return ServerDelta(
-        num_steps=steps,
-        batch_size=(after.sum_batch_size - before.sum_batch_size) / steps,
-        step_time_ms=(after.sum_step_us - before.sum_step_us) / steps / 1000,
-        num_tokens=round(after.sum_tokens - before.sum_tokens),
-    )
+def _require_disjoint(parts: Parts) -> None:
+    workload = parts.workload
+    owners: dict[int, Part] = {}
+    for part in (parts.warmup, parts.tune, parts.confirm):
+        for prompt in part.prompts:
+            if prompt.index in owners:
+                raise WorkloadError(
+                    f"{workload.place(prompt)}: is in part {owners[prompt.index].name} and again"
+                    f" in {part.name}, must be in one, once"
+                )
+            owners[prompt.index] = part

@@ -16,6 +16,10 @@ class Limits(Protocol):
     def max_input_tokens(self) -> int:
         """Longest prompt it takes, in tokens: the context or the KV cache, less a small reserve."""
 
+    @property
+    def max_running_requests(self) -> int:
+        """Requests that it decodes at once; further ones wait in its queue."""
+
 
 class Server(Protocol):
     """A running engine under one configuration."""
@@ -35,4 +39,4 @@ class Server(Protocol):
         """Wait until the server is idle, then empty its prefix cache and draft memory."""
 
     async def decode_moments(self) -> DecodeMoments | None:
-        """The cumulative decode counters; None while nothing was decoded or where not kept."""
+        """The cumulative counters; None while nothing was decoded or where not kept."""

@@ -47,6 +47,7 @@ def test_plain_reply_has_no_speculative_counts() -> None:
     assert (reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens) == (36, 19, 0)
     assert len(reply.output_ids) == 19
     assert reply.finish_reason == "stop"
+    assert reply.server_latency_s == pytest.approx(1.2985, abs=1e-4)
     assert (reply.verify_ct, reply.num_correct_drafts, reply.correct_histogram) == (None, 0, ())
 
 
@@ -186,7 +187,7 @@ def test_server_info_adds_up_data_parallel_ranks() -> None:
     rank = json.loads(recorded("server_info_plain.json"))["internal_states"][0]
     rank["decode_cuda_graph_bs"] = [1, 2, 4]
     info = wire.read_server_info(changed("server_info_plain.json", internal_states=[rank, rank]))
-    assert info.max_running_requests == 32
+    assert info.max_running_requests == info.resolved["max_running_requests"] == 32
     assert info.resolved["decode_cuda_graph_bs"] == "1 2 4"
 
 
@@ -221,16 +222,34 @@ def test_token_ids_are_read() -> None:
 
 
 def test_decode_moments_are_read() -> None:
-    """A real server's counters are found, tokens last."""
+    """All of a real server's sums are found, and the prompt tokens that it computed."""
     moments = wire.read_decode_moments(recorded("loads_ngram.json"))
-    assert moments == DecodeMoments(24, 24.0, 1859675.0, 46.0)
+    assert moments == DecodeMoments(
+        num_steps=24,
+        sum_batch_size=24.0,
+        sum_step_us=1859675.0,
+        sum_batch_size_sq=24.0,
+        sum_batch_step_us=1859675.0,
+        sum_tokens=46.0,
+        sum_prefill_tokens=45,
+    )
 
 
 def test_decode_moments_add_up_over_ranks() -> None:
     """Counters of data-parallel ranks are summed."""
-    load = {"decode_moments": [1, 2, 3.5, 4, 5, 6]}
-    payload = json.dumps({"loads": [load, load]}).encode()
-    assert wire.read_decode_moments(payload) == DecodeMoments(2, 4, 7, 12)
+    one = {"decode_moments": [1, 2, 3.5, 4, 5, 6], "total_prefill_uncached_tokens": 7}
+    other = one | {"num_running_reqs": 3, "num_waiting_reqs": 2}
+    payload = json.dumps({"loads": [one, other]}).encode()
+    assert wire.read_decode_moments(payload) == DecodeMoments(2, 4, 7, 8, 10, 12, 14, 5)
+
+
+def test_prompt_tokens_that_one_rank_does_not_count_are_not_known() -> None:
+    """Half a count would look like a whole one."""
+    silent: dict[str, object] = {"decode_moments": [1, 2, 3, 4, 5, 6]}
+    loads = [silent | {"total_prefill_uncached_tokens": 7}, silent]
+    moments = wire.read_decode_moments(json.dumps({"loads": loads}).encode())
+    assert moments is not None
+    assert moments.sum_prefill_tokens is None
 
 
 def test_decode_moments_may_be_absent_but_not_short() -> None:
@@ -274,11 +293,16 @@ def test_error_text_of_no_json_is_one_line() -> None:
 
 
 def test_bodies_say_what_is_asked() -> None:
-    """Requests carry the ids, the sampling and nothing that hides the end of an answer."""
+    """Requests carry the ids, the sampling, and that the end of an answer ends it."""
     request = Request(0, (5, 6), 7, sampling=Sampling(temperature=0.5, top_p=0.9))
     assert wire.generate_body(request, stream=True) == {
         "input_ids": [5, 6],
-        "sampling_params": {"max_new_tokens": 7, "temperature": 0.5, "top_p": 0.9},
+        "sampling_params": {
+            "max_new_tokens": 7,
+            "temperature": 0.5,
+            "top_p": 0.9,
+            "ignore_eos": False,
+        },
         "stream": True,
     }
     assert wire.tokenize_body(text="hi") == {"prompt": "hi"}

@@ -32,11 +32,21 @@ def request_records(draw: st.DrawFn) -> RequestRecord:
         num_correct_drafts=draw(counts),
         correct_histogram=tuple(draw(st.lists(counts, max_size=5))),
         num_retractions=draw(st.integers(0, 3)),
+        server_latency_s=draw(st.none() | seconds),
         error=draw(st.none() | st.text(max_size=10)),
     )
 
 
-server_deltas = st.builds(ServerDelta, st.integers(1, 1000), seconds, seconds, counts)
+server_deltas = st.builds(
+    ServerDelta,
+    num_steps=st.integers(1, 1000),
+    batch_size=seconds,
+    step_time_ms=seconds,
+    num_tokens=counts,
+    batch_size_stdev=seconds,
+    step_time_slope_ms=st.none() | seconds,
+    num_prefill_tokens=st.none() | counts,
+)
 
 runs = st.builds(
     Run,
@@ -50,6 +60,7 @@ runs = st.builds(
     server=st.none() | server_deltas,
     client_busy_share=st.floats(0, 1),
     warnings=st.lists(st.text(max_size=10), max_size=2).map(tuple),
+    request_rate=st.none() | st.floats(0.1, 100),
 )
 
 measurements = st.builds(

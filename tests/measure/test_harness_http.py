@@ -63,21 +63,16 @@ def test_all_passes_are_made_over_http(parts: Parts, algorithm: str | None) -> N
         assert len({r.prompt for r in run.records}) == 8
         length = metrics.accept_length(run.records)
         assert (length is None) if algorithm is None else (length or 0) > 1
-        assert not [line for line in run.warnings if "slots" not in line]
+        # This server and its client share an interpreter, so that they wait for each other.
+        expected = ("slots were in use", "by the client's clock")
+        assert not [line for line in run.warnings if not any(map(line.__contains__, expected))]
 
 
-def test_some_failed_requests_are_a_warning(parts: Parts) -> None:
-    """One answer in seven is refused: the passes go on and say so."""
-    with FakeSGLang("http500:7") as fake:
-        runs = measure(fake.url, parts)
-    warnings = [line for run in runs for line in run.warnings if "failed" in line]
-    assert warnings
-    assert all("HTTP 500" in line for line in warnings)
-
-
-def test_a_server_that_always_fails_yields_no_figure(parts: Parts) -> None:
-    """The first error is told."""
-    with FakeSGLang("http500:1") as fake, pytest.raises(MeasureError, match="HTTP 500"):
+@pytest.mark.parametrize(("fault", "error"), [("http500:7", "HTTP 500"), ("cut:9", "connection")])
+def test_one_lost_request_leaves_no_figure(parts: Parts, fault: str, error: str) -> None:
+    """One refused answer, or one cut off, ends the passes with how many were lost and to what."""
+    message = rf"concurrency \d.*: \d of \d+ requests were lost.*{error}"
+    with FakeSGLang(fault) as fake, pytest.raises(MeasureError, match=message):
         measure(fake.url, parts)
 
 

@@ -6,6 +6,7 @@ import asyncio
 import selectors
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, TypeVar
 
 from autospec.measure.prompt import Message, Prompt
@@ -56,6 +57,7 @@ def make_workload(count: int, *, classes: int = 1, tokens: int = 8) -> Workload:
 @dataclass(frozen=True, slots=True)
 class _Limits:
     max_input_tokens: int
+    max_running_requests: int
 
 
 class VirtualServer:
@@ -63,28 +65,41 @@ class VirtualServer:
 
     Attributes:
         calls: everything asked of it, in order: ``flush``, or a prompt's index.
-        flushed: what was asked since the last flush.
         most_in_flight: the most requests that were ever open at once.
+
+    Args:
+        compile_s: how much longer the first decode step of each batch size takes, for all that run.
+        delivery_s: how long an answer travels after the server is done with it.
+        forgets: whether a flush empties the prefix cache.
     """
 
     def __init__(
         self,
         *,
         max_input_tokens: int = 1000,
+        max_running_requests: int = 1000,
         step_s: float = 0.1,
         first_s: float = 0.2,
+        compile_s: float = 0.0,
+        delivery_s: float = 0.0,
         change: Callable[[Request, RequestRecord], RequestRecord] = lambda _, record: record,
         counts_steps: bool = True,
+        forgets: bool = True,
     ) -> None:
-        self._limits = _Limits(max_input_tokens)
+        self._limits = _Limits(max_input_tokens, max_running_requests)
         self.calls: list[str | int] = []
         self.tokenized: list[object] = []
         self.new_tokens: dict[int, list[int]] = {}
         self.foreign_tokens = 0
+        self.foreign_prompt_tokens = 0
         self.in_flight = self.most_in_flight = 0
         self._step_s, self._first_s, self._change = step_s, first_s, change
-        self._counts_steps = counts_steps
-        self._steps = self._tokens = 0
+        self._compile_s, self._delivery_s = compile_s, delivery_s
+        self._compiled: set[int] = set()
+        self._compiling_until_s = 0.0
+        self._counts_steps, self._forgets = counts_steps, forgets
+        self._steps = self._tokens = self._prefilled = 0
+        self._prefixes: set[tuple[int, ...]] = set()
 
     async def server_info(self) -> _Limits:
         """Its limits."""
@@ -105,14 +120,22 @@ class VirtualServer:
         """Forget everything; refused while a request is open, as the real one does."""
         assert self.in_flight == 0
         self.calls.append("flush")
+        if self._forgets:
+            self._prefixes.clear()
 
     async def decode_moments(self) -> DecodeMoments | None:
-        """Totals since the start."""
+        """Totals since the start; every step has two requests."""
         if not self._counts_steps or not self._steps:
             return None
-        tokens = float(self._tokens + self.foreign_tokens)
+        us = self._steps * self._step_s * 1e6
         return DecodeMoments(
-            self._steps, self._steps * 2.0, self._steps * self._step_s * 1e6, tokens
+            num_steps=self._steps,
+            sum_batch_size=self._steps * 2.0,
+            sum_step_us=us,
+            sum_batch_size_sq=self._steps * 4.0,
+            sum_batch_step_us=us * 2,
+            sum_tokens=float(self._tokens + self.foreign_tokens),
+            sum_prefill_tokens=self._prefilled + self.foreign_prompt_tokens,
         )
 
     async def generate(self, request: Request) -> RequestRecord:
@@ -129,11 +152,14 @@ class VirtualServer:
     async def _answer(self, request: Request) -> RequestRecord:
         clock = asyncio.get_running_loop().time
         start_s, chunk_s = clock(), []
+        cached = self._cached(request.input_ids)
         for step in range(request.max_new_tokens):
-            await asyncio.sleep(self._step_s if step else self._first_s)
+            await (self._step() if step else asyncio.sleep(self._first_s))
             chunk_s.append(clock())
         self._steps += request.max_new_tokens - 1
         self._tokens += request.max_new_tokens - 1
+        server_latency_s = clock() - start_s
+        await asyncio.sleep(self._delivery_s)
         return RequestRecord(
             prompt=request.prompt,
             start_s=start_s,
@@ -143,8 +169,33 @@ class VirtualServer:
             chunk_tokens=tuple(range(1, request.max_new_tokens + 1)),
             prompt_tokens=len(request.input_ids),
             completion_tokens=request.max_new_tokens,
-            finish_reason="length",
+            cached_tokens=cached,
+            finish_reason="stop",
+            server_latency_s=server_latency_s,
         )
+
+    async def _step(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if self.in_flight not in self._compiled:
+            self._compiled.add(self.in_flight)
+            self._compiling_until_s = now + self._compile_s
+        await asyncio.sleep(self._step_s + max(0.0, self._compiling_until_s - now))
+
+    def _cached(self, prompt: tuple[int, ...]) -> int:
+        """Tokens of a prompt that others left since the last flush; the last one never counts."""
+        found = max(
+            (len(prefix) for seen in self._prefixes if (prefix := _common(prompt, seen))),
+            default=0,
+        )
+        cached = min(found, len(prompt) - 1)
+        self._prefixes.add(prompt)
+        self._prefilled += len(prompt) - cached
+        return cached
+
+
+def _common(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+    return tuple(token for token, _ in same)
 
 
 def chat(*turns: tuple[str, str]) -> tuple[Message, ...]:
