@@ -10,12 +10,19 @@ from autospec.errors import SchemaError
 
 __all__ = [
     "Acceptance",
+    "Agreement",
     "Decision",
     "Environment",
     "Failure",
+    "Fidelity",
     "Interval",
+    "Lossless",
+    "Noise",
+    "NoiseAtLoad",
+    "Percentiles",
     "Point",
     "Provenance",
+    "StepTime",
     "Target",
     "WorkloadSummary",
     "require",
@@ -23,6 +30,9 @@ __all__ = [
 
 #: Outcomes of a comparison with plain decoding.
 Decision = Literal["faster", "slower", "equivalent", "inconclusive"]
+
+#: Outcomes of the comparison of greedy answers with plain decoding's.
+Fidelity = Literal["identical", "like plain", "differs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +54,31 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Where the figures hold. ``device`` to ``tp_size`` must agree before a profile is used."""
+    """Where the figures hold: the machine and the software, whatever configuration runs on them.
+
+    What a server resolves for one configuration (attention backend, page size, limits) stands with
+    that configuration; models and their digests stand in ``Target``.
+
+    Attributes:
+        device: ``cuda``, ``cpu``, ...
+        accelerator: model name of the GPU, or of the CPU when that is the device.
+        accelerator_count: visible GPUs, or 1 for a CPU.
+        sglang: the engine's version.
+        dtype: of weights and computing, as SGLang names it.
+        tp_size: tensor parallel size.
+        cpu_threads: threads that a server computes with; None unless the device is a CPU.
+        cpu_kernels: whose kernels a server on a CPU uses; None on other devices.
+        torch: PyTorch's version, with what it was built for.
+        driver: the GPU driver's version.
+        python: of the process that starts servers.
+        autospec: this package's version.
+        cpu: model name of the host's processor; None where it is the accelerator.
+        cpu_count: logical cores that a server may use.
+        cpu_governor: how the kernel sets their frequency; None where it does not say.
+        memory_gib: memory of one GPU, or of the machine for a CPU.
+        os: the system's own name for itself.
+        kernel: its kernel and release.
+    """
 
     device: str
     accelerator: str
@@ -52,12 +86,18 @@ class Environment:
     sglang: str
     dtype: str
     tp_size: int
+    cpu_threads: int | None = None
+    cpu_kernels: Literal["autospec", "native"] | None = None
     torch: str | None = None
     driver: str | None = None
     python: str | None = None
     autospec: str | None = None
+    cpu: str | None = None
     cpu_count: int | None = None
+    cpu_governor: str | None = None
     memory_gib: float | None = None
+    os: str | None = None
+    kernel: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +138,19 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
+class Percentiles:
+    """Percentiles of one latency over requests, in ms."""
+
+    p50: float
+    p90: float
+    p99: float
+
+    def __post_init__(self) -> None:
+        if not self.p50 <= self.p90 <= self.p99:
+            raise SchemaError(f"percentiles {self.p50}, {self.p90}, {self.p99} must not fall")
+
+
+@dataclass(frozen=True, slots=True)
 class Point:
     """One configuration at one concurrency on one part of the prompts.
 
@@ -109,8 +162,9 @@ class Point:
         repeats: number of passes.
         vs_plain: ratio to plain decoding's passes with its interval; None for plain itself.
         accept_length: tokens per verify step, bonus token included; None without speculation.
-        ttft_ms: median time to the first token.
-        tpot_ms: median time per output token.
+        ttft_ms: time to the first token.
+        tpot_ms: time per output token after the first.
+        e2e_latency_ms: from sending a request to its last byte.
     """
 
     config: SpecConfig
@@ -120,8 +174,9 @@ class Point:
     repeats: int
     vs_plain: Interval | None = None
     accept_length: float | None = None
-    ttft_ms: float | None = None
-    tpot_ms: float | None = None
+    ttft_ms: Percentiles | None = None
+    tpot_ms: Percentiles | None = None
+    e2e_latency_ms: Percentiles | None = None
 
     def __post_init__(self) -> None:
         require(self.concurrency >= 1, "concurrency", self.concurrency, "at least 1")
@@ -129,6 +184,74 @@ class Point:
         require(self.output_throughput.low > 0, "output_throughput", self.output_throughput, ">0")
         if self.accept_length is not None:
             require(self.accept_length >= 1, "accept_length", self.accept_length, "at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """Time of a decode step as the server counts it, drafting included.
+
+    Attributes:
+        config: what ran.
+        concurrency: requests in flight at the client.
+        batch_size: mean running requests a step.
+        step_time_ms: mean time of a step.
+        num_steps: steps that the means are over.
+        slope_ms: by how much a step takes longer for each further running request; None where the
+            batch size did not vary.
+    """
+
+    config: SpecConfig
+    concurrency: int
+    batch_size: float
+    step_time_ms: float
+    num_steps: int
+    slope_ms: float | None = None
+
+    def __post_init__(self) -> None:
+        require(self.num_steps >= 1, "num_steps", self.num_steps, "at least 1")
+        require(self.step_time_ms > 0, "step_time_ms", self.step_time_ms, "above 0")
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseAtLoad:
+    """Two launches of plain decoding at one concurrency.
+
+    Attributes:
+        concurrency: requests in flight.
+        ratio: throughput of the second launch over the first's.
+        spread: coefficient of variation of the passes of one launch, a fraction.
+    """
+
+    concurrency: int
+    ratio: Interval
+    spread: float
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """What this machine does to two launches of the same server on the same prompts.
+
+    Attributes:
+        ratio: throughput of the second launch over the first's, geometric mean over the loads.
+        floor: absolute logarithm of a ratio below which a difference may be the machine's own.
+        repeats: passes of each launch at each load.
+        loads: the same at each concurrency.
+    """
+
+    ratio: Interval
+    floor: float
+    repeats: int
+    loads: tuple[NoiseAtLoad, ...]
+
+    def __post_init__(self) -> None:
+        require(self.floor >= 0, "floor", self.floor, "at least 0")
+
+    def __str__(self) -> str:
+        low, high = self.ratio.low - 1, self.ratio.high - 1
+        return (
+            f"two launches of plain decoding differed by {self.ratio.value - 1:+.1%} "
+            f"({low:+.1%} to {high:+.1%})"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +277,75 @@ class Acceptance:
     accept_length: float
     accept_rate_per_pos: tuple[float, ...]
     label: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Greedy answers of one server against those of plain decoding, by number of prompts.
+
+    Attributes:
+        identical: answers that are the same token by token.
+        near_ties: answers whose first differing token was about as likely, to plain decoding, as
+            the one that plain decoding chose: rounding decides between such two.
+        wide: answers whose first differing token was not.
+        positions: quartiles of the positions of the first differing tokens, from 0; None when
+            there are none.
+        widest: the largest distance between two such tokens, in nats, as far as it is known.
+    """
+
+    identical: int
+    near_ties: int
+    wide: int
+    positions: tuple[float, float, float] | None = None
+    widest: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("identical", "near_ties", "wide"):
+            require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
+        require(self.prompts >= 1, "prompts", self.prompts, "at least 1")
+
+    @property
+    def prompts(self) -> int:
+        """Answers compared."""
+        return self.identical + self.near_ties + self.wide
+
+    @property
+    def identical_share(self) -> float:
+        """Share of answers that are the same."""
+        return self.identical / self.prompts
+
+    @property
+    def near_tie_share(self) -> float:
+        """Share of the differing answers that first differ at a near-tie; 1 when none differs."""
+        differing = self.near_ties + self.wide
+        return self.near_ties / differing if differing else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lossless:
+    """Whether a configuration's greedy answers are those of plain decoding.
+
+    Attributes:
+        decision: ``identical``: all answers are. ``like plain``: it has no more wide divergences
+            than plain decoding has from itself, within chance. ``differs``: it has more.
+        candidate: the configuration against plain decoding.
+        control: plain decoding against itself.
+        near_tie_nats: the greatest distance of a near-tie.
+    """
+
+    decision: Fidelity
+    candidate: Agreement
+    control: Agreement
+    near_tie_nats: float
+
+    def __post_init__(self) -> None:
+        same = self.candidate.identical == self.candidate.prompts
+        require(
+            same == (self.decision == "identical"),
+            "decision",
+            self.decision,
+            "identical if and only if all answers are",
+        )
 
 
 @dataclass(frozen=True, slots=True)
