@@ -20,8 +20,11 @@ from autospec.evidence import (
     Environment,
     Failure,
     Interval,
+    Lossless,
+    Noise,
     Point,
     Provenance,
+    StepTime,
     Target,
     WorkloadSummary,
     require,
@@ -45,7 +48,16 @@ ArgValue = bool | int | float | str | tuple[int | float | str, ...]
 STUDY_PROFILE: Final = "profile.yaml"
 
 #: The fields of ``Environment`` in which a difference makes a profile's figures another machine's.
-BINDING_FIELDS: Final = ("device", "accelerator", "accelerator_count", "sglang", "dtype", "tp_size")
+BINDING_FIELDS: Final = (
+    "device",
+    "accelerator",
+    "accelerator_count",
+    "sglang",
+    "dtype",
+    "tp_size",
+    "cpu_threads",
+    "cpu_kernels",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +107,9 @@ class Profile:
     """Everything ``tune`` found out, for one model on one machine and one workload.
 
     ``schedule`` gives the depth of drafting that was best at each measured concurrency, 0 for
-    plain decoding. The other fields are described with their types.
+    plain decoding. ``noise`` and ``lossless`` are None where they were not measured. ``warnings``
+    say what makes figures less trustworthy, a line each. The other fields are described with their
+    types.
     """
 
     target: Target
@@ -109,6 +123,10 @@ class Profile:
     acceptance: tuple[Acceptance, ...]
     failed: tuple[Failure, ...]
     provenance: Provenance
+    noise: Noise | None = None
+    lossless: Lossless | None = None
+    step_times: tuple[StepTime, ...] = ()
+    warnings: tuple[str, ...] = ()
     schema: int = schema.SCHEMA
 
     def __post_init__(self) -> None:

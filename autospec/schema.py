@@ -29,6 +29,29 @@ SCHEMA = 1
 T = TypeVar("T")
 
 
+class _RowDumper(yaml.SafeDumper):
+    """Writes each mapping in a list as one row, ``{config: PLAIN, concurrency: 1}``."""
+
+    def represent_sequence(
+        self, tag: str, sequence: Any, flow_style: bool | None = None
+    ) -> yaml.SequenceNode:
+        node = super().represent_sequence(tag, sequence, flow_style)
+        for item in node.value:
+            if isinstance(item, yaml.MappingNode):
+                _flow(item)
+        return node
+
+
+def _flow(node: yaml.Node) -> None:
+    """Have a node and all inside it written on one line, as far as it is long."""
+    if not isinstance(node, yaml.CollectionNode):
+        return
+    node.flow_style = True
+    for item in node.value:
+        for child in item if isinstance(item, tuple) else (item,):
+            _flow(child)
+
+
 def dump(value: Any) -> Any:
     """Turn dataclasses into plain mappings, lists and scalars; None fields are left out."""
     if hasattr(type(value), "parse"):
@@ -101,7 +124,9 @@ def write_yaml(path: Path, document: Any) -> None:
     Raises:
         StorageError: nothing could be written; an older file is untouched.
     """
-    text = yaml.safe_dump(dump(document), sort_keys=False, allow_unicode=True, width=100)
+    text = yaml.dump(
+        dump(document), Dumper=_RowDumper, sort_keys=False, allow_unicode=True, width=100
+    )
     write_text(path, text)
 
 

@@ -14,17 +14,24 @@ from autospec.config import PLAIN, SpecConfig
 from autospec.errors import MismatchError, SchemaError
 from autospec.evidence import (
     Acceptance,
+    Agreement,
     Environment,
     Failure,
     Interval,
+    Lossless,
+    Noise,
+    NoiseAtLoad,
+    Percentiles,
     Point,
     Provenance,
+    StepTime,
     Target,
     WorkloadSummary,
 )
 from autospec.profile import BINDING_FIELDS, Choice, Profile, Verdict, load_profile, save_profile
 
 NGRAM = SpecConfig("NGRAM", num_draft_tokens=8, options=(("ngram_max_bfs_breadth", 4),))
+RATIO = Interval(1.4, 1.3, 1.5)
 
 
 def make_profile(**changes: Any) -> Profile:
@@ -34,16 +41,15 @@ def make_profile(**changes: Any) -> Profile:
         "speculative_algorithm": "NGRAM",
         "speculative_num_draft_tokens": 8,
     }
-    ratio = Interval(1.4, 1.3, 1.5)
-    plain = Point(PLAIN, "confirm", 1, Interval(10, 9, 11), 6, ttft_ms=20.0, tpot_ms=90.0)
+    plain = Point(PLAIN, "confirm", 1, Interval(10, 9, 11), 6, ttft_ms=Percentiles(20, 25, 30))
     profile = Profile(
         target=Target("models/m", "d1", "LlamaForCausalLM"),
-        environment=Environment("cpu", "A CPU", 1, "0.5.23", "bfloat16", 1),
+        environment=Environment("cpu", "A CPU", 1, "0.5.23", "bfloat16", 1, 8, "autospec"),
         workload=WorkloadSummary("p.jsonl", "f1", {"tune": 4}, {"edit": 4}, (1,), 0.0),
-        verdict=Verdict("faster", "it is", "confirm", NGRAM, ratio),
+        verdict=Verdict("faster", "it is", "confirm", NGRAM, RATIO),
         choice=Choice(NGRAM, {**arguments, **speculative}, {"page_size": 1, "dtype": None}),
         baseline=(plain,),
-        points=(Point(NGRAM, "confirm", 1, Interval(14, 13, 15), 6, ratio, 1.9),),
+        points=(Point(NGRAM, "confirm", 1, Interval(14, 13, 15), 6, RATIO, 1.9),),
         schedule={1: 7},
         acceptance=(Acceptance(NGRAM, 1.9, (0.5, 0.4)),),
         failed=(Failure(SpecConfig("NGRAM", num_draft_tokens=4), "ran out of memory"),),
@@ -59,6 +65,20 @@ def test_profile_reads_back_as_written(tmp_path: Path) -> None:
     assert load_profile(path) == make_profile()
     assert path.read_text().startswith("schema: 1\n")
     assert len(path.read_text().splitlines()) < 300
+
+
+def test_evidence_reads_back_as_written(tmp_path: Path) -> None:
+    """Noise, answers, step times and warnings, each row on a line of its own."""
+    same = Agreement(identical=12, near_ties=0, wide=0)
+    profile = make_profile(
+        noise=Noise(RATIO, 0.02, 3, (NoiseAtLoad(1, RATIO, 0.01),)),
+        lossless=Lossless("differs", Agreement(3, 1, 8, (1, 2.5, 9), 4.0), same, 0.5),
+        step_times=(StepTime(PLAIN, 4, 3.9, 25.0, 800, 1.5),),
+        warnings=("PLAIN: passes got slower",),
+    )
+    save_profile(tmp_path / "p.yaml", profile)
+    assert load_profile(tmp_path / "p.yaml") == profile
+    assert "- {config: PLAIN, concurrency: 4, batch_size: 3.9" in (tmp_path / "p.yaml").read_text()
 
 
 def test_server_args_and_flags_are_the_same_server() -> None:
@@ -98,7 +118,16 @@ def test_other_model_is_refused_and_a_driver_update_is_not() -> None:
     profile = make_profile()
     with pytest.raises(MismatchError, match="model digest 'd1'"):
         profile.require_match("d2", profile.environment)
-    profile.require_match("d1", dataclasses.replace(profile.environment, driver="new"))
+    updated = dataclasses.replace(profile.environment, driver="new", kernel="Linux 9", torch="9")
+    profile.require_match("d1", updated)
+
+
+def test_the_first_field_that_differs_is_named() -> None:
+    """On another device everything differs; the device is what to say."""
+    profile = make_profile()
+    elsewhere = Environment("cuda", "A GPU", 2, "0.5.23", "bfloat16", 1)
+    with pytest.raises(MismatchError, match="device 'cpu', here it is 'cuda'"):
+        profile.require_match("d1", elsewhere)
 
 
 @pytest.mark.parametrize(
@@ -110,6 +139,7 @@ def test_other_model_is_refused_and_a_driver_update_is_not() -> None:
         (["choice", "speed"], 1, "choice: unknown key 'speed'"),
         (["points", 0, "concurrency"], 0, "points[0]: concurrency is 0"),
         (["points", 0, "accept_length"], 0.5, "points[0]: accept_length is 0.5"),
+        (["baseline", 0, "ttft_ms", "p90"], 5, "must not fall"),
         (["points", 0, "output_throughput", "low"], 99, "lies outside"),
         (["schedule"], {"1": -1}, "schedule is"),
         (["schedule"], {"one": 1}, "schedule: must be int"),

@@ -9,14 +9,15 @@ from rich import box
 from rich.table import Table
 
 from autospec.config import SpecConfig
-from autospec.evidence import Failure, Interval, Point
+from autospec.evidence import Failure, Interval, Lossless, Point
 from autospec.profile import Profile
 from autospec.tune.study import Trial
 
 __all__ = [
     "acceptance_table",
-    "difference_lines",
+    "evidence_lines",
     "failures_text",
+    "lossless_text",
     "points_table",
     "profile_lines",
     "rate",
@@ -28,8 +29,11 @@ __all__ = [
 def points_table(points: Sequence[Point], title: str | None = None) -> Table:
     """One row a configuration and load: throughput with its spread, acceptance, against plain.
 
-    Plain decoding comes first, then the configurations from best to worst.
+    Plain decoding comes first, then the configurations from best to worst. The title says how many
+    passes each row rests on.
     """
+    if title is not None:
+        title = f"{title}, {_passes(points)} passes a row"
     table = Table(
         box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False, padding=(0, 1, 0, 0)
     )
@@ -104,12 +108,29 @@ def profile_lines(profile: Profile) -> list[str]:
         f"verdict   {profile.verdict.decision}: {profile.verdict.reason}",
         f"deploys   {profile.choice.config}",
     ]
-    return [*lines, *difference_lines(profile)]
+    return [*lines, *evidence_lines(profile)]
 
 
-def difference_lines(profile: Profile) -> list[str]:
-    """Settings in which the best arm's server and plain decoding's differed, a line each."""
-    return [f"differs   {line} (best / plain)" for line in profile.verdict.differs_from_plain]
+def evidence_lines(profile: Profile) -> list[str]:
+    """What stands beside a verdict, a line each: noise, answers, unequal settings, warnings."""
+    lines: list[str] = []
+    if profile.noise is not None:
+        lines.append(f"noise     {profile.noise}")
+    if profile.lossless is not None:
+        lines.append(f"lossless  {lossless_text(profile.lossless)}")
+    lines += [f"differs   {line} (best / plain)" for line in profile.verdict.differs_from_plain]
+    return lines + [f"warning   {line}" for line in profile.warnings]
+
+
+def lossless_text(lossless: Lossless) -> str:
+    """How many greedy answers are plain decoding's, and how many of its own are."""
+    ours, control = lossless.candidate, lossless.control
+    text = f"{lossless.decision}: {ours.identical} of {ours.prompts} greedy answers the same"
+    if ours.near_ties:
+        text += f", {ours.near_ties} part at a near-tie"
+    if ours.wide:
+        text += f", {ours.wide} elsewhere"
+    return f"{text}; between two launches of plain decoding {control.identical}"
 
 
 def rate(tokens_per_s: float) -> str:
@@ -131,6 +152,11 @@ def _ordered(points: Sequence[Point]) -> list[Point]:
         points,
         key=lambda p: (not p.config.is_plain, -best[p.config], p.config, p.concurrency),
     )
+
+
+def _passes(points: Sequence[Point]) -> str:
+    least, most = (find(point.repeats for point in points) for find in (min, max))
+    return str(least) if least == most else f"{least} to {most}"
 
 
 def _against_plain(point: Point) -> str:

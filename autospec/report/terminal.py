@@ -10,7 +10,7 @@ from rich.console import Console
 from autospec.profile import STUDY_PROFILE, Profile
 from autospec.report.tables import (
     acceptance_table,
-    difference_lines,
+    evidence_lines,
     failures_text,
     points_table,
     profile_lines,
@@ -26,7 +26,7 @@ def print_result(profile: Profile, path: Path, study: Path) -> None:
     console = _console()
     print_points(profile, console)
     console.print(f"verdict   {profile.verdict.decision}: {profile.verdict.reason}", markup=False)
-    for line in difference_lines(profile):
+    for line in evidence_lines(profile):
         console.print(line, markup=False)
     console.print(f"study     {study}", markup=False)
     console.print(f"profile   {path}", markup=False)

@@ -10,8 +10,19 @@ from typing import Final
 
 from autospec.errors import BudgetError
 
-__all__ = ["Budget", "Clock", "Cost", "Plan", "format_duration", "parse_duration", "plan"]
+__all__ = [
+    "PLAIN_LAUNCHES",
+    "Budget",
+    "Clock",
+    "Cost",
+    "Plan",
+    "format_duration",
+    "parse_duration",
+    "plan",
+]
 
+#: Plain decoding is the baseline, and launched once more it shows the machine's noise.
+PLAIN_LAUNCHES: Final = 2
 _NUMBER: Final = r"\d+(?:\.\d+)?"
 _DURATION: Final = re.compile(
     rf"(?:(?P<h>{_NUMBER})h)?(?:(?P<m>{_NUMBER})m)?(?:(?P<s>{_NUMBER})s)?", re.ASCII
@@ -95,14 +106,16 @@ class Cost:
     Attributes:
         launch_s: starting and stopping a server.
         passes_s: all passes of one trial.
-        confirm_s: the whole confirmation, its launches included.
-        confirm_launches: servers started for the confirmation.
+        confirm_s: one round of the confirmation, its launches included.
+        confirm_launches: servers started for that round.
+        confirm_rounds: rounds at most, where the first does not decide.
     """
 
     launch_s: float
     passes_s: float
     confirm_s: float = 0.0
     confirm_launches: int = 0
+    confirm_rounds: int = 1
 
     @property
     def trial_s(self) -> float:
@@ -117,26 +130,26 @@ class Plan:
     Attributes:
         candidates: configurations not yet measured.
         trials: of these, how many are planned.
-        baseline_launches: 1 when plain decoding is still to be measured, else 0.
+        plain_launches: of plain decoding: the baseline, and once more for the noise.
         cost: the expected seconds a part.
         limit: what ends the search: ``candidates``, ``max_trials`` or ``budget``.
     """
 
     candidates: int
     trials: int
-    baseline_launches: int
+    plain_launches: int
     cost: Cost
     limit: str
 
     @property
     def launches(self) -> int:
         """Servers to start: plain, trials and confirmation."""
-        return self.baseline_launches + self.trials + self.cost.confirm_launches
+        return self.plain_launches + self.trials + self.cost.confirm_launches
 
     @property
     def expected_s(self) -> float:
         """Seconds until the study is done."""
-        searching = (self.baseline_launches + self.trials) * self.cost.trial_s
+        searching = (self.plain_launches + self.trials) * self.cost.trial_s
         return searching + self.cost.confirm_s
 
     def __str__(self) -> str:
@@ -145,10 +158,12 @@ class Plan:
             "max_trials": "as many as asked for",
             "budget": "as many as the budget holds",
         }
+        most = self.cost.confirm_launches * self.cost.confirm_rounds
+        unclear = f" (up to {most} while unclear)" if most > self.cost.confirm_launches else ""
         return (
             f"{self.trials} of {self.candidates} candidates ({limits[self.limit]}), "
-            f"{self.launches} launches: {self.baseline_launches} for plain decoding, "
-            f"{self.trials} trials, {self.cost.confirm_launches} to confirm; "
+            f"{self.launches} launches: {self.plain_launches} for plain decoding, "
+            f"{self.trials} trials, {self.cost.confirm_launches} to confirm{unclear}; "
             f"{format_duration(self.cost.trial_s)} a trial, "
             f"about {format_duration(self.expected_s)} in all"
         )
@@ -161,7 +176,7 @@ def plan(
     *,
     used_s: float = 0.0,
     trials_done: int = 0,
-    baseline_done: bool = False,
+    plain_launches: int = PLAIN_LAUNCHES,
 ) -> Plan:
     """What fits into a budget.
 
@@ -171,23 +186,25 @@ def plan(
         cost: expected seconds a part.
         used_s: seconds used by earlier sessions.
         trials_done: candidates measured by earlier sessions.
-        baseline_done: whether plain decoding has been measured.
+        plain_launches: launches of plain decoding still to be made; the last of them, for the
+            noise, is left out where the time does not hold it beside a trial and the confirmation.
 
     Raises:
-        BudgetError: the time cannot hold even the launch and passes of plain decoding.
+        BudgetError: the time cannot hold even the launch and passes of the baseline.
     """
-    baseline_launches = 0 if baseline_done else 1
     trials, limit = candidates, "candidates"
     if budget.max_trials is not None and budget.max_trials - trials_done < trials:
         trials, limit = max(0, budget.max_trials - trials_done), "max_trials"
     if budget.seconds is not None:
-        left_s = budget.seconds - used_s - baseline_launches * cost.trial_s
-        if left_s < 0 and not baseline_done:
+        left_s = budget.seconds - used_s
+        if left_s < cost.trial_s and plain_launches == PLAIN_LAUNCHES:
             raise BudgetError(
                 f"the budget of {format_duration(budget.seconds)} is shorter than one launch: "
                 f"the least is {format_duration(used_s + cost.trial_s)}"
             )
-        searching_s = max(0.0, left_s - cost.confirm_s)
+        if plain_launches and left_s < (plain_launches + 1) * cost.trial_s + cost.confirm_s:
+            plain_launches -= 1
+        searching_s = max(0.0, left_s - plain_launches * cost.trial_s - cost.confirm_s)
         if trials * cost.trial_s > searching_s:
             trials, limit = int(searching_s // cost.trial_s), "budget"
-    return Plan(candidates, trials, baseline_launches, cost, limit)
+    return Plan(candidates, trials, plain_launches, cost, limit)

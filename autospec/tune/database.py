@@ -40,7 +40,7 @@ BEGIN;
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE trials (
     id INTEGER PRIMARY KEY,
-    kind TEXT NOT NULL CHECK (kind IN ('tune', 'confirm')),
+    kind TEXT NOT NULL CHECK (kind IN ('tune', 'noise', 'confirm', 'check')),
     config TEXT NOT NULL,
     state TEXT NOT NULL
         CHECK (state IN ('running', 'complete', 'failed', 'pruned', 'interrupted')),
@@ -187,8 +187,10 @@ def connect(folder: Path) -> tuple[sqlite3.Connection, Meta]:
 
 def _check(path: Path, connection: sqlite3.Connection) -> Meta:
     connection.execute("PRAGMA synchronous = FULL")
-    tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-    if not {"meta", "trials"} <= {name for (name,) in tables}:
+    tables = dict(
+        connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall()
+    )
+    if not {"meta", "trials"} <= tables.keys():
         raise StudyError(f"{path}: belongs to another program, it has no table of trials")
     values = dict(connection.execute("SELECT name, value FROM meta").fetchall())
     if values.get("kind") != KIND:
@@ -200,6 +202,8 @@ def _check(path: Path, connection: sqlite3.Connection) -> Meta:
         )
     if version != str(SCHEMA):
         raise StudyError(f"{path}: schema is {version!r}, must be {SCHEMA}")
+    if "'noise'" not in tables["trials"]:
+        raise StudyError(f"{path}: begun by an older autospec; begin a new study")
     verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if verdict != "ok":
         raise StudyError(f"{path}: damaged ({str(verdict).splitlines()[-1]})")

@@ -69,6 +69,7 @@ def run_search(
     listener: Listener | None = None,
     objective: Objective = score,
     reserve_s: Callable[[], float] = lambda: 0.0,
+    on_baseline: Callable[[Measurement], object] = lambda _baseline: None,
 ) -> SearchOutcome:
     """Measure plain decoding and candidates until the sampler or a limit ends it.
 
@@ -85,6 +86,7 @@ def run_search(
         objective: value of a measurement against plain's.
         reserve_s: gives the time of the budget to keep for the confirmation, in seconds; asked
             before each candidate, since the first trial tells what time things take here.
+        on_baseline: called with plain decoding's measurement before the first candidate.
 
     Raises:
         AutospecError: plain decoding could not be measured, or no further trial can be.
@@ -94,6 +96,7 @@ def run_search(
     interrupted = study.recover()
     search = _Search(study, measure, clock, listener or SilentListener(), objective)
     baseline = search.baseline()
+    on_baseline(baseline)
     for trial in study.trials("tune"):
         if trial.has_ended:
             sampler.tell(trial.config, trial.value if trial.state == "complete" else None)

@@ -46,7 +46,8 @@ class Trial:
 
     Attributes:
         id: number of the trial in its study, from 1.
-        kind: ``tune`` or ``confirm``.
+        kind: ``tune``, ``noise`` (plain decoding once more), ``confirm``, or ``check`` (only the
+            answers are asked for).
         config: what was tried.
         state: ``running``, ``complete``, ``failed``, ``pruned``, or ``interrupted`` when its
             session ended before it did.
@@ -162,7 +163,7 @@ class Study:
             self._lock = take_lock(self.folder)
 
     def start(self, config: SpecConfig, kind: str, reason: str) -> int:
-        """Record that a trial of kind ``tune`` or ``confirm`` begins; gives its id."""
+        """Record that a trial begins, of one of the kinds that ``Trial`` names; gives its id."""
         cursor = self._change(
             "INSERT INTO trials (kind, config, state, reason, started)"
             " VALUES (?, ?, 'running', ?, ?)",

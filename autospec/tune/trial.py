@@ -64,7 +64,7 @@ def run_trial(
 
     Args:
         study: where the trial is kept.
-        kind: ``tune`` or ``confirm``.
+        kind: as ``Trial`` names them.
         proposal: what to measure, and why.
         measure: starts a server, measures, stops it.
         evaluate: the objective of a measurement, None where there is none.

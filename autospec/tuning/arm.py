@@ -6,6 +6,7 @@ import asyncio
 import math
 import re
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,12 +15,16 @@ from autospec.engine.args import RESOLVED_KEYS, adjusted, server_args
 from autospec.engine.client import EngineClient
 from autospec.engine.server import ServerProcess
 from autospec.errors import MeasureError, StorageError
+from autospec.measure.checks import pass_warnings
 from autospec.measure.harness import Harness, PassPlan, Progress
 from autospec.measurement import Measurement, Run
+from autospec.tuning.answers import Ask
 from autospec.tuning.prepare import Prepared
 
-__all__ = ["Arms", "PassListener"]
+__all__ = ["Arms", "PassListener", "check_dying"]
 
+#: What is done with a running server, and the passes that came of it.
+_Work = Callable[[Harness, EngineClient], Awaitable[tuple[Run, ...]]]
 #: SGLang answers nobody any more, but goes on for some seconds with diagnostics before it dies.
 _DYING_S = 8.0
 
@@ -71,6 +76,7 @@ class Arms:
         *,
         first_repeat: int = 0,
         repeats: int | None = None,
+        ask: Ask | None = None,
     ) -> Measurement:
         """Launch, make the passes, stop.
 
@@ -79,19 +85,46 @@ class Arms:
             part: whose prompts are sent.
             first_repeat: number of the first pass at each load.
             repeats: passes at each load; the request's by default.
+            ask: what else the server is asked after its passes.
 
         Raises:
             EngineError: the server did not start, died, or answered nonsense.
             MeasureError: the passes yielded nothing that can be trusted.
         """
+
+        async def work(harness: Harness, client: EngineClient) -> tuple[Run, ...]:
+            runs = await harness.measure(part)
+            if ask is not None:
+                await self._ask(ask, harness, client)
+            return runs
+
+        return self._launch(config, self._plan(first_repeat, repeats), work)
+
+    def answer(self, config: SpecConfig, ask: Ask) -> Measurement:
+        """Launch, ask, stop: a measurement without a pass; it raises what ``measure`` does."""
+
+        async def work(harness: Harness, client: EngineClient) -> tuple[Run, ...]:
+            await self._ask(ask, harness, client)
+            return ()
+
+        return self._launch(config, self._plan(), work)
+
+    async def _ask(self, ask: Ask, harness: Harness, client: EngineClient) -> None:
+        self._listener.phase("comparing greedy answers")
+        count = self._prepared.request.lossless_prompts
+        await ask(client, await harness.requests("confirm", count))
+
+    def _plan(self, first_repeat: int = 0, repeats: int | None = None) -> PassPlan:
         request = self._prepared.request
-        plan = PassPlan(
+        return PassPlan(
             request.concurrencies,
             repeats or request.repeats,
             first_repeat=first_repeat,
             requests_per_pass=request.requests_per_pass,
             progress=self._listener.pass_done,
         )
+
+    def _launch(self, config: SpecConfig, plan: PassPlan, work: _Work) -> Measurement:
         arguments = server_args(self._prepared.deployment, config)
         begin_s = time.monotonic()
         self._listener.phase("launching")
@@ -102,10 +135,13 @@ class Arms:
             timeout_s=self._launch_timeout_s(),
         ) as server:
             self._listener.phase(f"ready after {server.launch_s or 0:.0f} s, measuring")
-            runs, resolved = self._passes(server, plan, part)
+            runs, resolved = self._passes(server, plan, work)
         changed = adjusted(arguments, resolved)
         for line in changed:
             self._listener.note(f"    the server changed {line}")
+        over_passes = pass_warnings(runs)
+        for line in over_passes:
+            self._listener.note(f"    warning: {line}")
         return Measurement(
             config=config,
             runs=runs,
@@ -113,24 +149,26 @@ class Arms:
             duration_s=time.monotonic() - begin_s,
             resolved={key: resolved[key] for key in RESOLVED_KEYS if key in resolved},
             adjusted=changed,
-            warnings=tuple(dict.fromkeys(line for run in runs for line in run.warnings)),
+            warnings=tuple(
+                dict.fromkeys((*(line for run in runs for line in run.warnings), *over_passes))
+            ),
         )
 
     def _passes(
-        self, server: ServerProcess, plan: PassPlan, part: str
+        self, server: ServerProcess, plan: PassPlan, work: _Work
     ) -> tuple[tuple[Run, ...], dict[str, Any]]:
         try:
-            return asyncio.run(self._drive(server.url, plan, part))
+            return asyncio.run(self._drive(server.url, plan, work))
         except MeasureError:
-            _check_dying(server)
+            check_dying(server)
             raise
 
     async def _drive(
-        self, url: str, plan: PassPlan, part: str
+        self, url: str, plan: PassPlan, work: _Work
     ) -> tuple[tuple[Run, ...], dict[str, Any]]:
         async with EngineClient(url) as client:
             info = await client.server_info()
-            runs = await Harness(client, self._prepared.parts, plan=plan).measure(part)
+            runs = await work(Harness(client, self._prepared.parts, plan=plan), client)
         return runs, {**info.resolved, "max_total_num_tokens": info.max_total_num_tokens}
 
     def _launch_timeout_s(self) -> float:
@@ -148,7 +186,7 @@ class Arms:
         return self._logs / f"{number:03d}-{name}.log"
 
 
-def _check_dying(server: ServerProcess) -> None:
+def check_dying(server: ServerProcess) -> None:
     """Raise ServerDiedError if requests failed because the server is going away."""
     deadline = time.monotonic() + _DYING_S
     while time.monotonic() < deadline:

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
+from typing import Final
 
 from autospec.config import SpecConfig
 from autospec.engine.args import differences, server_args
-from autospec.evidence import Failure, Provenance, Target, WorkloadSummary
+from autospec.evidence import Failure, Lossless, Noise, Point, Provenance, Target, WorkloadSummary
 from autospec.measure import stats
+from autospec.measure.checks import unequal_limits
 from autospec.measurement import Measurement
 from autospec.profile import Choice, Profile, Verdict
 from autospec.tune.search import SearchOutcome
 from autospec.tune.study import Trial
 from autospec.tuning import points
 from autospec.tuning.confirm import Confirmation
+from autospec.tuning.doubts import doubts
 from autospec.tuning.prepare import Prepared
 
 __all__ = ["Evidence", "conclude", "needs_confirmation"]
+
+#: Rows and lines that a profile keeps, so that a person can read it; the study has all of them.
+_MOST_POINTS: Final = 24
+_MOST_LINES: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +37,24 @@ class Evidence:
         confirmation: of its best candidate, if it was worth confirming.
         failed: candidates that did not run.
         draft_digest: of the best candidate's draft model, if it has one.
+        noise: what two launches of plain decoding showed, if there were two.
     """
 
     outcome: SearchOutcome
     confirmation: Confirmation | None
     failed: tuple[Trial, ...] = ()
     draft_digest: str | None = None
+    noise: Noise | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """The best arm and plain decoding on the part on which the two decide the verdict."""
+
+    best: Measurement
+    plain: Measurement
+    part: points.Part
+    ratios: dict[int, stats.Ratio]
 
 
 def needs_confirmation(outcome: SearchOutcome) -> bool:
@@ -51,22 +71,26 @@ def needs_confirmation(outcome: SearchOutcome) -> bool:
 
 
 def conclude(prepared: Prepared, evidence: Evidence, provenance: Provenance) -> Profile:
-    """Build the profile; speculation is deployed only when it was confirmed to be faster."""
+    """Build the profile.
+
+    Speculation is deployed only when it was confirmed to be faster, and when its greedy answers
+    are plain decoding's unless the request allows others.
+    """
     outcome, confirmation = evidence.outcome, evidence.confirmation
-    best = outcome.ranked[0] if outcome.ranked else None
     pair = _decisive_pair(evidence)
-    ratios = points.versus(*pair) if pair else {}
     verdict = replace(
-        _verdict(best.config if best else None, ratios, confirmation),
-        differs_from_plain=differences(pair[0].resolved, pair[1].resolved) if pair else (),
+        _verdict(outcome.ranked[0].config if outcome.ranked else None, pair, evidence),
+        differs_from_plain=differences(pair.best.resolved, pair.plain.resolved) if pair else (),
     )
-    tried = [ranked.measurement for ranked in outcome.ranked]
-    rows = [row for m in tried for row in points.points(m, "tune", outcome.baseline)]
-    baseline = list(points.points(outcome.baseline, "tune"))
-    if pair and pair[2] == "confirm":
-        finalist, plain, part = pair
-        rows += points.points(finalist, part, plain)
-        baseline += points.points(plain, part)
+    lossless = confirmation.lossless if confirmation else None
+    lossy = lossless is not None and lossless.decision == "differs"
+    refused = lossy and not prepared.request.allow_lossy
+    if lossless is not None and lossy and verdict.decision == "faster":
+        verdict = replace(verdict, reason=f"{verdict.reason}; {_lossy(lossless, refused=refused)}")
+    tried = [item.measurement for item in islice(outcome.ranked, _MOST_POINTS)]
+    confirmed = [pair.plain, pair.best] if pair and pair.part == "confirm" else []
+    arms = [outcome.baseline, *tried, *confirmed]
+    deployed = pair.best if pair and verdict.decision == "faster" and not refused else None
     return Profile(
         target=Target(
             model=prepared.request.model,
@@ -77,51 +101,98 @@ def conclude(prepared: Prepared, evidence: Evidence, provenance: Provenance) -> 
         environment=prepared.environment,
         workload=_workload(prepared),
         verdict=verdict,
-        choice=_choice(prepared, verdict, outcome.baseline, pair[0] if pair else None),
-        baseline=tuple(baseline),
-        points=tuple(rows),
-        schedule=points.schedule(verdict.best, ratios),
-        acceptance=points.acceptance([pair[0]] if pair else []),
-        failed=tuple(Failure(t.config, t.error or "unknown") for t in evidence.failed),
+        choice=_choice(prepared, deployed or outcome.baseline),
+        noise=evidence.noise,
+        lossless=lossless,
+        baseline=_rows(outcome.baseline, pair),
+        points=_candidate_rows(tried, outcome.baseline, pair),
+        schedule=points.schedule(None if refused else verdict.best, pair.ratios if pair else {}),
+        step_times=points.step_times(arms)[:_MOST_POINTS],
+        acceptance=points.acceptance([pair.best] if pair else []),
+        failed=tuple(Failure(t.config, t.error or "?") for t in evidence.failed[:_MOST_LINES]),
+        warnings=_warnings(arms, pair),
         provenance=provenance,
     )
 
 
-def _decisive_pair(
-    evidence: Evidence,
-) -> tuple[Measurement, Measurement, points.Part] | None:
-    """The best arm, plain decoding, and the part on which the two decide the verdict."""
+def _decisive_pair(evidence: Evidence) -> _Pair | None:
     confirmation, outcome = evidence.confirmation, evidence.outcome
-    if confirmation and confirmation.finalist and confirmation.plain:
-        return confirmation.finalist, confirmation.plain, "confirm"
+    if confirmation and confirmation.finalist and confirmation.plain and confirmation.look:
+        ratios = dict(confirmation.look.levels)
+        return _Pair(confirmation.finalist, confirmation.plain, "confirm", ratios)
     if outcome.ranked:
-        return outcome.ranked[0].measurement, outcome.baseline, "tune"
+        best = outcome.ranked[0].measurement
+        ratios = points.versus(best, outcome.baseline, "tune")
+        return _Pair(best, outcome.baseline, "tune", ratios)
     return None
 
 
-def _verdict(
-    best: SpecConfig | None, ratios: dict[int, stats.Ratio], confirmation: Confirmation | None
-) -> Verdict:
-    if best is None:
+def _verdict(best: SpecConfig | None, pair: _Pair | None, evidence: Evidence) -> Verdict:
+    confirmation = evidence.confirmation
+    if best is None or pair is None:
         return Verdict("inconclusive", "no candidate ran, so plain decoding is deployed", "tune")
-    overall = stats.combine(list(ratios.values()))
-    shown = points.interval(overall)
-    if confirmation is None:
+    if confirmation is None or confirmation.look is None:
+        overall = stats.combine(list(pair.ratios.values()))
+        shown = points.interval(overall)
+        if confirmation is not None:
+            return Verdict("inconclusive", confirmation.failure, "tune", best, shown)
         reason = f"the best candidate, {best.label}, makes {shown} of plain decoding's tokens/s"
         return Verdict(stats.verdict(overall), reason, "tune", best, shown)
-    if confirmation.failure:
-        return Verdict("inconclusive", confirmation.failure, "tune", best, shown)
-    decision = stats.verdict(overall)
-    reason = f"{best.label} makes {shown} of plain decoding's tokens/s on held-out prompts"
-    if decision != "faster":
+    look = confirmation.look
+    shown = points.interval(look.ratio)
+    reason = (
+        f"{best.label} makes {shown} of plain decoding's tokens/s on held-out prompts, "
+        f"{look.reason}"
+    )
+    if confirmation.unfinished:
+        reason += f"; {confirmation.unfinished}"
+    if look.decision != "faster":
         reason += "; plain decoding is deployed"
-    return Verdict(decision, reason, "confirm", best, shown)
+    return Verdict(look.decision, reason, "confirm", best, shown)
 
 
-def _choice(
-    prepared: Prepared, verdict: Verdict, baseline: Measurement, best: Measurement | None
-) -> Choice:
-    arm = best if best is not None and verdict.decision == "faster" else baseline
+def _lossy(lossless: Lossless, *, refused: bool) -> str:
+    """That the greedy answers differ, and what follows."""
+    ours, control = lossless.candidate, lossless.control
+    consequence = "so plain decoding is deployed; --allow-lossy would deploy it"
+    return (
+        f"{ours.wide} of {ours.prompts} greedy answers differ from plain decoding's beyond "
+        f"near-ties, {control.wide} of {control.prompts} between two launches of plain decoding, "
+        f"{consequence if refused else 'deployed by --allow-lossy'}"
+    )
+
+
+def _rows(baseline: Measurement, pair: _Pair | None) -> tuple[Point, ...]:
+    """Plain decoding's points."""
+    confirmed = points.points(pair.plain, "confirm") if pair and pair.part == "confirm" else ()
+    return (*points.points(baseline, "tune"), *confirmed)
+
+
+def _candidate_rows(
+    tried: list[Measurement], baseline: Measurement, pair: _Pair | None
+) -> tuple[Point, ...]:
+    """The candidates' points, best first, as far as a profile keeps them; the finalist's last."""
+    rows: list[Point] = []
+    for candidate in tried:
+        found = points.points(candidate, "tune", points.versus(candidate, baseline, "tune"))
+        if len(rows) + len(found) > _MOST_POINTS and rows:
+            break
+        rows += found
+    if pair and pair.part == "confirm":
+        rows += points.points(pair.best, "confirm", pair.ratios)
+    return tuple(rows)
+
+
+def _warnings(arms: list[Measurement], pair: _Pair | None) -> tuple[str, ...]:
+    limits = unequal_limits(pair.best.resolved, pair.plain.resolved) if pair else ()
+    lines = (*limits, *doubts(arms))
+    if len(lines) <= _MOST_LINES:
+        return lines
+    rest = len(lines) - _MOST_LINES + 1
+    return (*lines[: _MOST_LINES - 1], f"{rest} more kinds of warnings are in the study")
+
+
+def _choice(prepared: Prepared, arm: Measurement) -> Choice:
     arguments = server_args(prepared.deployment, arm.config)
     return Choice(
         config=arm.config,

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from autospec import metrics
 from autospec.config import SpecConfig
-from autospec.evidence import Acceptance, Interval, Point
-from autospec.measure import stats
-from autospec.measurement import Measurement, RequestRecord
+from autospec.evidence import Acceptance, Interval, Percentiles, Point, StepTime
+from autospec.measure import stats, steps
+from autospec.measurement import Measurement
 
-__all__ = ["acceptance", "interval", "points", "schedule", "versus"]
+__all__ = ["acceptance", "interval", "points", "schedule", "short", "step_times", "versus"]
 
 Part = Literal["tune", "confirm"]
 
@@ -28,34 +27,56 @@ def versus(measurement: Measurement, plain: Measurement, part: Part) -> dict[int
 
 def interval(ratio: stats.Ratio) -> Interval:
     """A ratio as a profile keeps it."""
-    return Interval(_short(ratio.value), _short(ratio.low), _short(ratio.high))
+    return Interval(short(ratio.value), short(ratio.low), short(ratio.high))
 
 
 def points(
-    measurement: Measurement, part: Part, plain: Measurement | None = None
+    measurement: Measurement, part: Part, ratios: Mapping[int, stats.Ratio] | None = None
 ) -> tuple[Point, ...]:
-    """One row a concurrency; against plain decoding where it is given."""
-    ratios = versus(measurement, plain, part) if plain else {}
+    """One row a concurrency; with its ratio to plain decoding where they are given."""
     rows: list[Point] = []
     for level in sorted({run.concurrency for run in measurement.runs if run.part == part}):
         runs = [run for run in measurement.runs if (run.concurrency, run.part) == (level, part)]
-        records = [record for run in runs for record in run.records if record.error is None]
+        records = [record for run in runs for record in run.records]
         summary = stats.summarize([run.output_throughput for run in runs])
-        throughput = Interval(_short(summary.median), _short(summary.low), _short(summary.high))
+        length = metrics.accept_length(records)
+        latencies = metrics.latency_percentiles(records)
         rows.append(
             Point(
                 config=measurement.config,
                 part=part,
                 concurrency=level,
-                output_throughput=throughput,
+                output_throughput=Interval(
+                    short(summary.median), short(summary.low), short(summary.high)
+                ),
                 repeats=len(runs),
                 vs_plain=interval(ratios[level]) if ratios else None,
-                accept_length=_optional(metrics.accept_length(records)),
-                ttft_ms=_median(metrics.ttft_ms, records),
-                tpot_ms=_median(metrics.tpot_ms, records),
+                accept_length=None if length is None else short(length),
+                ttft_ms=_percentiles(latencies.get("ttft_ms")),
+                tpot_ms=_percentiles(latencies.get("tpot_ms")),
+                e2e_latency_ms=_percentiles(latencies.get("e2e_latency_ms")),
             )
         )
     return tuple(rows)
+
+
+def step_times(measurements: Iterable[Measurement]) -> tuple[StepTime, ...]:
+    """Time of a decode step by configuration and load, over all launches of each."""
+    by_config: dict[SpecConfig, list[Measurement]] = {}
+    for measurement in measurements:
+        by_config.setdefault(measurement.config, []).append(measurement)
+    return tuple(
+        StepTime(
+            config=config,
+            concurrency=row.concurrency,
+            batch_size=short(row.batch_size),
+            step_time_ms=short(row.step_time_ms),
+            num_steps=row.num_steps,
+            slope_ms=None if row.slope_ms is None else short(row.slope_ms),
+        )
+        for config, launches in by_config.items()
+        for row in steps.step_times(run for launch in launches for run in launch.runs)
+    )
 
 
 def acceptance(measurements: Iterable[Measurement]) -> tuple[Acceptance, ...]:
@@ -69,8 +90,8 @@ def acceptance(measurements: Iterable[Measurement]) -> tuple[Acceptance, ...]:
             length = metrics.accept_length(chosen)
             if length is not None:
                 histogram = metrics.correct_histogram(chosen)
-                rates = tuple(_short(rate) for rate in metrics.accept_rate_per_pos(histogram))
-                rows.append(Acceptance(measurement.config, _short(length), rates, label))
+                rates = tuple(short(rate) for rate in metrics.accept_rate_per_pos(histogram))
+                rows.append(Acceptance(measurement.config, short(length), rates, label))
     return tuple(rows)
 
 
@@ -82,17 +103,12 @@ def schedule(config: SpecConfig | None, ratios: dict[int, stats.Ratio]) -> dict[
     return {level: depth if ratio.value > 1 else 0 for level, ratio in ratios.items()}
 
 
-def _median(
-    formula: Callable[[RequestRecord], float | None], records: list[RequestRecord]
-) -> float | None:
-    values = [value for value in map(formula, records) if value is not None]
-    return _short(statistics.median(values)) if values else None
-
-
-def _optional(value: float | None) -> float | None:
-    return None if value is None else _short(value)
-
-
-def _short(value: float) -> float:
+def short(value: float) -> float:
     """Five significant digits: more would pretend, and rounding keeps the order."""
     return float(f"{value:.5g}")
+
+
+def _percentiles(found: metrics.Percentiles | None) -> Percentiles | None:
+    if found is None:
+        return None
+    return Percentiles(short(found.p50), short(found.p90), short(found.p99))

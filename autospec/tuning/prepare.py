@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -27,9 +27,18 @@ from autospec.tune.budget import Cost
 from autospec.tune.space import SearchSpace, enumerate_space, parse_space
 from autospec.tuning.request import TuneRequest
 
-__all__ = ["CONFIRM_LAUNCHES", "Prepared", "describe_environment", "prepare", "server_environment"]
+__all__ = [
+    "CONFIRM_LAUNCHES",
+    "Prepared",
+    "admission_limit",
+    "describe_environment",
+    "memory_fraction",
+    "prepare",
+    "round_s",
+    "server_environment",
+]
 
-#: Plain, the finalist, plain again: the order A B B A with one launch for both B.
+#: A round: plain, the finalist, plain again; the order A B B A with one launch for both B.
 CONFIRM_LAUNCHES: Final = 3
 #: SGLang's own admission limit under speculation; plain decoding would get thousands.
 _LEAST_RUNNING: Final = 48
@@ -121,6 +130,8 @@ def server_environment(device: str) -> dict[str, str]:
 
 def describe_environment(platform: Platform, dtype: str, tp_size: int) -> Environment:
     """This machine and engine, as a profile records them."""
+    on_cpu = platform.device == "cpu"
+    ours = cpu.needed(platform.device)
     return Environment(
         device=platform.device,
         accelerator=platform.accelerator,
@@ -128,13 +139,31 @@ def describe_environment(platform: Platform, dtype: str, tp_size: int) -> Enviro
         sglang=platform.sglang_version or "none",
         dtype=dtype,
         tp_size=tp_size,
-        torch=platform.torch_version,
-        driver=platform.driver,
+        cpu_threads=cpu.thread_count() if on_cpu else None,
+        cpu_kernels=("autospec" if ours else "native") if on_cpu else None,
+        torch=platform.torch_version or None,
+        driver=platform.driver or None,
         python=platform.python_version,
         autospec=version("sglang-autospec"),
+        cpu=None if on_cpu else platform.cpu,
         cpu_count=platform.cpu_count,
+        cpu_governor=platform.cpu_governor or None,
         memory_gib=platform.memory_gib,
+        os=platform.os,
+        kernel=platform.kernel,
     )
+
+
+def admission_limit(asked: int | None, concurrencies: Iterable[int]) -> int:
+    """Requests that a server decodes at once, for every arm alike."""
+    return asked or max([_LEAST_RUNNING, *concurrencies])
+
+
+def memory_fraction(asked: float | None, device: str) -> float:
+    """Share of the memory for weights and KV cache, for every arm alike."""
+    if asked is not None:
+        return asked
+    return _MEM_FRACTION.get(device, _MEM_FRACTION_ELSEWHERE)
 
 
 def _name_models(
@@ -151,17 +180,13 @@ def _name_models(
 
 
 def _deployment(request: TuneRequest, platform: Platform) -> Deployment:
-    fraction = request.mem_fraction_static
-    if fraction is None:
-        fraction = _MEM_FRACTION.get(platform.device, _MEM_FRACTION_ELSEWHERE)
-    running = request.max_running_requests
     return Deployment(
         model=request.model,
         device=platform.device,
         dtype=request.dtype,
         tp_size=request.tp_size,
-        max_running_requests=running or max(_LEAST_RUNNING, *request.concurrencies),
-        mem_fraction_static=fraction,
+        max_running_requests=admission_limit(request.max_running_requests, request.concurrencies),
+        mem_fraction_static=memory_fraction(request.mem_fraction_static, platform.device),
         context_length=request.context_length,
         max_total_tokens=request.max_total_tokens,
         attention_backend=request.attention_backend,
@@ -229,6 +254,22 @@ def _bind(
     return dataclasses.replace(request, bound_to=bound_to)
 
 
+def round_s(
+    request: TuneRequest, parts: Parts, launch_s: float, passes_s: float, request_s: float
+) -> float:
+    """Seconds of one round of the confirmation.
+
+    Args:
+        request: what is asked for.
+        parts: the split workload.
+        launch_s: a launch.
+        passes_s: all passes of one trial of the search; a round makes four times as many.
+        request_s: one request's share of a pass at the highest concurrency.
+    """
+    answers = min(request.lossless_prompts, len(parts.confirm.prompts))
+    return CONFIRM_LAUNCHES * (launch_s + answers * request_s) + 4 * passes_s
+
+
 def _assumed_cost(request: TuneRequest, parts: Parts, device: str) -> Cost:
     launch_s, rate = _ASSUMED.get(device, _ASSUMED_ELSEWHERE)
     plan = PassPlan(
@@ -236,6 +277,7 @@ def _assumed_cost(request: TuneRequest, parts: Parts, device: str) -> Cost:
     )
     prompts = parts.tune.prompts
     new_tokens = sum(prompt.max_new_tokens for prompt in prompts) / len(prompts)
+    most = max(request.concurrencies)
     # Throughput grows less than linearly with the load; its square root is on the safe side.
     passes_s = request.repeats * sum(
         plan.requests(level, len(prompts)) * new_tokens / (rate * level**0.5)
@@ -244,6 +286,7 @@ def _assumed_cost(request: TuneRequest, parts: Parts, device: str) -> Cost:
     return Cost(
         launch_s=launch_s,
         passes_s=passes_s,
-        confirm_s=CONFIRM_LAUNCHES * launch_s + 4 * passes_s,
+        confirm_s=round_s(request, parts, launch_s, passes_s, new_tokens / (rate * most**0.5)),
         confirm_launches=CONFIRM_LAUNCHES,
+        confirm_rounds=request.confirm_rounds,
     )

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from autospec import schema
 from autospec.errors import ConfigError, SchemaError, StudyError
 
 __all__ = ["TuneRequest"]
+
+#: Twice as many are the pairs of one round of the confirmation.
+_MOST_REPEATS: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,9 @@ class TuneRequest:
         seed: of the split, the sampler and the server.
         repeats: passes at each load; at least 3.
         requests_per_pass: prompts a pass sends; None for the whole part.
+        confirm_rounds: rounds of the confirmation at most; each is three launches.
+        lossless_prompts: held-out prompts whose greedy answers are compared, if there are as many.
+        allow_lossy: deploy a faster configuration though its greedy answers differ.
         max_new_tokens: longest answer where the prompt file sets none.
         temperature: sampling temperature.
         device: ``cuda``, ``cpu``, ...; None to look.
@@ -57,6 +64,9 @@ class TuneRequest:
     seed: int = 0
     repeats: int = 3
     requests_per_pass: int | None = None
+    confirm_rounds: int = 3
+    lossless_prompts: int = 32
+    allow_lossy: bool = False
     max_new_tokens: int = 256
     temperature: float = 0.0
     device: str | None = None
@@ -76,12 +86,17 @@ class TuneRequest:
     bound_to: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.repeats < 3:
-            raise ConfigError(f"repeats is {self.repeats}, must be at least 3 to show a spread")
+        if not 3 <= self.repeats <= _MOST_REPEATS:
+            raise ConfigError(
+                f"repeats is {self.repeats}, must be at least 3 to show a spread and at most "
+                f"{_MOST_REPEATS}"
+            )
         if not self.concurrencies or min(self.concurrencies) < 1:
             raise ConfigError(f"concurrency is {self.concurrencies}, must be numbers from 1")
-        if self.requests_per_pass is not None and self.requests_per_pass < 1:
-            raise ConfigError(f"requests per pass is {self.requests_per_pass}, must be at least 1")
+        for name in ("requests_per_pass", "confirm_rounds", "lossless_prompts"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name.replace('_', ' ')} is {value}, must be at least 1")
         if self.mem_fraction_static is not None and not 0 < self.mem_fraction_static < 1:
             raise ConfigError(
                 f"memory fraction is {self.mem_fraction_static}, must be between 0 and 1"

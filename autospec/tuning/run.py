@@ -13,9 +13,10 @@ from typing import Any, Protocol
 from autospec import schema
 from autospec.engine.models import read_model
 from autospec.errors import StorageError
-from autospec.evidence import Provenance
+from autospec.evidence import Noise, Provenance
+from autospec.measurement import Measurement
 from autospec.profile import STUDY_PROFILE, Profile, save_profile
-from autospec.tune.budget import Budget, Cost, Plan, plan
+from autospec.tune.budget import PLAIN_LAUNCHES, Budget, Cost, Plan, plan
 from autospec.tune.objective import find_objective
 from autospec.tune.samplers import make_sampler
 from autospec.tune.search import SearchOutcome, run_search
@@ -23,8 +24,9 @@ from autospec.tune.study import Study
 from autospec.tune.trial import Listener
 from autospec.tuning.arm import Arms, PassListener
 from autospec.tuning.conclude import Evidence, conclude, needs_confirmation
-from autospec.tuning.confirm import Confirmation, confirm
-from autospec.tuning.prepare import CONFIRM_LAUNCHES, Prepared, prepare
+from autospec.tuning.confirm import ConfirmPlan, confirm
+from autospec.tuning.noise import known_noise, launch_again
+from autospec.tuning.prepare import CONFIRM_LAUNCHES, Prepared, prepare, round_s
 from autospec.tuning.request import TuneRequest
 
 __all__ = ["TuneListener", "resume_tune", "start_tune"]
@@ -104,6 +106,14 @@ def _run(
         listener.note(warning)
     left_s = (request.budget_s or math.inf) - study.seconds_used()
     arms = Arms(prepared, study.folder, listener, deadline_s=time.monotonic() + left_s)
+
+    def show_noise(baseline: Measurement) -> None:
+        if _holds_noise(prepared, study):
+            launch_again(study, arms, listener)
+        noise = known_noise(study, baseline)
+        if noise is not None:
+            listener.note(f"noise     {noise}")
+
     outcome = run_search(
         study,
         make_sampler(request.sampler, prepared.candidates, request.seed),
@@ -113,25 +123,26 @@ def _run(
         listener=listener,
         objective=find_objective(request.objective),
         reserve_s=lambda: _cost(prepared, study).confirm_s,
+        on_baseline=show_noise,
     )
     listener.note(f"search ended: {outcome.stop_reason}")
+    noise = known_noise(study, outcome.baseline)
+    confirmation = None
+    if needs_confirmation(outcome):
+        finalist = outcome.ranked[0].config
+        listener.note(f"confirming {finalist.label} on held-out prompts")
+        plan = _confirm_plan(request, noise)
+        confirmation = confirm(study, arms, finalist, plan, listener)
     profile = conclude(
         prepared,
         Evidence(
             outcome=outcome,
-            confirmation=_confirm(study, arms, prepared, outcome, listener),
+            confirmation=confirmation,
             failed=tuple(trial for trial in study.trials("tune") if trial.state == "failed"),
             draft_digest=_draft_digest(outcome),
+            noise=noise,
         ),
-        Provenance(
-            command=command,
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
-            seed=request.seed,
-            sampler=request.sampler,
-            trials=sum(trial.has_ended for trial in study.trials("tune")),
-            duration_s=round(study.seconds_used(), 1),
-            stopped_because=outcome.stop_reason,
-        ),
+        _provenance(request, study, command, outcome),
     )
     save_profile(study.folder / STUDY_PROFILE, profile)
     output = Path(request.output)
@@ -139,18 +150,35 @@ def _run(
     return profile, output
 
 
-def _confirm(
-    study: Study,
-    arms: Arms,
-    prepared: Prepared,
-    outcome: SearchOutcome,
-    listener: TuneListener,
-) -> Confirmation | None:
-    if not needs_confirmation(outcome):
-        return None
-    finalist = outcome.ranked[0].config
-    listener.note(f"confirming {finalist.label} on held-out prompts")
-    return confirm(study, arms, finalist, prepared.request.repeats, listener)
+def _provenance(
+    request: TuneRequest, study: Study, command: str, outcome: SearchOutcome
+) -> Provenance:
+    return Provenance(
+        command=command,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        seed=request.seed,
+        sampler=request.sampler,
+        trials=sum(trial.has_ended for trial in study.trials("tune")),
+        duration_s=round(study.seconds_used(), 1),
+        stopped_because=outcome.stop_reason,
+    )
+
+
+def _confirm_plan(request: TuneRequest, noise: Noise | None) -> ConfirmPlan:
+    return ConfirmPlan(
+        repeats=request.repeats,
+        concurrencies=request.concurrencies,
+        rounds=request.confirm_rounds,
+        noise_floor=noise.floor if noise else 0.0,
+        budget_s=request.budget_s,
+    )
+
+
+def _holds_noise(prepared: Prepared, study: Study) -> bool:
+    """Whether the budget holds a second launch of plain decoding and what the study is for."""
+    budget_s, cost = prepared.request.budget_s, _cost(prepared, study)
+    needed_s = 2 * cost.trial_s + cost.confirm_s
+    return budget_s is None or study.seconds_used() + needed_s <= budget_s
 
 
 def _plan(prepared: Prepared, study: Study | None) -> Plan:
@@ -163,15 +191,29 @@ def _plan(prepared: Prepared, study: Study | None) -> Plan:
         _cost(prepared, study),
         used_s=study.seconds_used() if study else 0.0,
         trials_done=sum(not trial.config.is_plain for trial in trials),
-        baseline_done=any(t.config.is_plain and t.state == "complete" for t in trials),
+        plain_launches=_plain_launches(study),
     )
     if study is None or planned.trials:
         return planned
     # Nothing more is searched, so the finalist stays, and with it the launches that confirmed it.
     done = sum(trial.state == "complete" for trial in study.trials("confirm"))
-    left = max(0, CONFIRM_LAUNCHES - done)
-    confirm_s = planned.cost.confirm_s * left / CONFIRM_LAUNCHES
-    return replace(planned, cost=replace(planned.cost, confirm_s=confirm_s, confirm_launches=left))
+    left = CONFIRM_LAUNCHES - done if done < CONFIRM_LAUNCHES else -done % CONFIRM_LAUNCHES
+    cost = replace(
+        planned.cost,
+        confirm_s=planned.cost.confirm_s * left / CONFIRM_LAUNCHES,
+        confirm_launches=left,
+        confirm_rounds=1,
+    )
+    return replace(planned, cost=cost)
+
+
+def _plain_launches(study: Study | None) -> int:
+    """Launches of plain decoding, the one for the noise among them, that are still to be made."""
+    if study is None:
+        return PLAIN_LAUNCHES
+    baseline = any(t.config.is_plain and t.state == "complete" for t in study.trials("tune"))
+    noise = any(trial.has_ended for trial in study.trials("noise"))
+    return PLAIN_LAUNCHES - baseline - noise
 
 
 def _cost(prepared: Prepared, study: Study | None) -> Cost:
@@ -189,8 +231,17 @@ def _cost(prepared: Prepared, study: Study | None) -> Cost:
         prepared.cost,
         launch_s=measured.launch_s,
         passes_s=passes_s,
-        confirm_s=CONFIRM_LAUNCHES * measured.launch_s + 4 * passes_s,
+        confirm_s=round_s(
+            prepared.request, prepared.parts, measured.launch_s, passes_s, _request_s(measured)
+        ),
     )
+
+
+def _request_s(measured: Measurement) -> float:
+    """One request's share of a pass at the highest concurrency, in s."""
+    most = max(run.concurrency for run in measured.runs)
+    runs = [run for run in measured.runs if run.concurrency == most]
+    return sum(run.duration_s for run in runs) / sum(len(run.records) for run in runs)
 
 
 def _draft_digest(outcome: SearchOutcome) -> str | None:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from autospec.cli import cli
+from autospec.engine.models import read_model
+from autospec.profile import Profile, save_profile
+from autospec.tuning.prepare import describe_environment
 from tests.cli import fake_autospec
+from tests.test_profile import make_profile
 
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
@@ -65,10 +70,10 @@ def make_run(patches: pytest.MonkeyPatch, folder: Path) -> Run:
 
 
 def study_arguments(model: Path, prompts: Path) -> list[object]:
-    """A small study: plain decoding and two n-gram configurations."""
+    """A small study: plain decoding and two n-gram configurations, one round to confirm."""
     return [
         *("tune", model, "--prompts", prompts, "--device", "cpu", "--max-new-tokens", 12),
-        *("--requests-per-pass", 4, "--concurrency", "1,4"),
+        *("--requests-per-pass", 4, "--concurrency", "1,4", "--confirm-rounds", 1),
         *("--space", "tokens=4,8 breadth=2 match=BFS", "--study", "study", "-o", "out.yaml"),
     ]
 
@@ -85,3 +90,22 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
 def tune_arguments(model: Path, prompts: Path) -> list[object]:
     """The small study's command."""
     return study_arguments(model, prompts)
+
+
+@pytest.fixture
+def profile(model: Path, tmp_path: Path) -> Profile:
+    """A profile of this machine and model, with n-gram drafting chosen, saved as p.yaml."""
+    target = read_model(str(model))
+    base = make_profile()
+    arguments = {**base.server_args(), "model_path": target.name, "device": "cpu"}
+    here = describe_environment(fake_autospec._detect("cpu"), "bfloat16", 1)
+    # The fake engine needs no kernels of autospec's.
+    here = replace(here, cpu_kernels="native")
+    profile = replace(
+        base,
+        target=replace(base.target, model=target.name, digest=target.digest),
+        environment=here,
+        choice=replace(base.choice, server_args=arguments),
+    )
+    save_profile(tmp_path / "p.yaml", profile)
+    return profile

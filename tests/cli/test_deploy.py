@@ -18,29 +18,9 @@ import psutil
 import pytest
 
 from autospec.config import PLAIN
-from autospec.engine.models import read_model
 from autospec.profile import Choice, Profile, Verdict, save_profile
-from autospec.tuning.prepare import describe_environment
 from tests.cli import fake_autospec
 from tests.cli.conftest import Run, write_model
-from tests.test_profile import make_profile
-
-
-@pytest.fixture
-def profile(model: Path, tmp_path: Path) -> Profile:
-    """A profile of this machine and model, with n-gram drafting chosen, saved as p.yaml."""
-    target = read_model(str(model))
-    base = make_profile()
-    arguments = {**base.server_args(), "model_path": target.name, "device": "cpu"}
-    here = describe_environment(fake_autospec._detect("cpu"), "bfloat16", 1)
-    profile = replace(
-        base,
-        target=replace(base.target, model=target.name, digest=target.digest),
-        environment=here,
-        choice=replace(base.choice, server_args=arguments),
-    )
-    save_profile(tmp_path / "p.yaml", profile)
-    return profile
 
 
 @contextmanager

@@ -22,7 +22,8 @@ pytestmark = pytest.mark.engine
 AUTOSPEC = (sys.executable, "-c", "from autospec.cli import main; main()")
 SMALL_DEMO = (
     *("tune", "--demo", "--concurrency", "1", "--requests-per-pass", "3", "--max-trials", "1"),
-    *("--space", "tokens=4 breadth=1 match=BFS", "--study", "study", "-o", "out.yaml"),
+    *("--algorithm", "NGRAM", "--space", "tokens=4 breadth=1 match=BFS"),
+    *("--confirm-rounds", "1", "--lossless-prompts", "4", "--study", "study", "-o", "out.yaml"),
 )
 LIMIT_S = 900
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 from rich.table import Table
 
 from autospec.config import PLAIN, SpecConfig
-from autospec.evidence import Interval, Point
-from autospec.report.tables import points_table, rate, times
+from autospec.evidence import Agreement, Interval, Lossless, Noise, Point
+from autospec.report.tables import evidence_lines, points_table, rate, times
+from tests.test_profile import make_profile
 
 WIDE = SpecConfig("STANDALONE", 3, 4, 64, "/a/very/long/path/" * 5)
 NGRAM = SpecConfig("NGRAM", num_draft_tokens=8)
@@ -41,6 +43,37 @@ def test_rows_fit_and_no_figure_is_cut() -> None:
     for figure in ("12346", "9999-20000", "0.44x", "12.34x", "2.50", "1.00x"):
         assert figure in text
     assert "/a/very" not in text
+
+
+@pytest.mark.parametrize(("repeats", "said"), [((6, 6), "6 passes"), ((3, 18), "3 to 18 passes")])
+def test_title_says_how_many_passes_stand_behind_a_row(repeats: tuple[int, int], said: str) -> None:
+    """A figure's worth depends on it."""
+    rows = [
+        replace(point(PLAIN, 1, None), repeats=repeats[0]),
+        replace(point(NGRAM, 1, 1.5), repeats=repeats[1]),
+    ]
+    assert f"Search prompts, {said} a row" in shown(points_table(rows, "Search prompts"))[0]
+
+
+def test_evidence_beside_the_verdict_is_a_line_each() -> None:
+    """Noise, answers, unequal settings and warnings."""
+    lossless = Lossless("differs", Agreement(3, 1, 8), Agreement(11, 1, 0), near_tie_nats=0.5)
+    profile = make_profile(
+        noise=Noise(Interval(1.008, 0.99, 1.02), 0.01, 3, ()),
+        lossless=lossless,
+        warnings=("PLAIN: passes got slower",),
+    )
+    verdict = replace(profile.verdict, differs_from_plain=("page_size: 1 / 16",))
+    assert evidence_lines(replace(profile, verdict=verdict)) == [
+        "noise     two launches of plain decoding differed by +0.8% (-1.0% to +2.0%)",
+        (
+            "lossless  differs: 3 of 12 greedy answers the same, 1 part at a near-tie, "
+            "8 elsewhere; between two launches of plain decoding 11"
+        ),
+        "differs   page_size: 1 / 16 (best / plain)",
+        "warning   PLAIN: passes got slower",
+    ]
+    assert evidence_lines(make_profile()) == []
 
 
 def test_plain_first_then_best_to_worst() -> None:

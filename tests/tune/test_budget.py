@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from autospec.errors import BudgetError
 from autospec.tune.budget import Budget, Clock, Cost, format_duration, parse_duration, plan
 
-COST = Cost(launch_s=20, passes_s=40, confirm_s=300, confirm_launches=3)
+COST = Cost(launch_s=20, passes_s=40, confirm_s=300, confirm_launches=3, confirm_rounds=3)
 
 
 @pytest.mark.parametrize(
@@ -75,24 +75,42 @@ def test_the_clock_goes_on_where_the_last_session_stopped() -> None:
 
 
 def test_without_limits_everything_is_planned() -> None:
-    """Plain, every candidate, and the confirmation."""
+    """Plain twice, every candidate, and one round of the confirmation."""
     planned = plan(10, Budget(), COST)
-    assert (planned.trials, planned.launches, planned.limit) == (10, 14, "candidates")
-    assert planned.expected_s == 11 * 60 + 300
+    assert (planned.trials, planned.launches, planned.limit) == (10, 15, "candidates")
+    assert planned.expected_s == 12 * 60 + 300
 
 
 def test_the_number_of_trials_limits_the_plan_over_sessions() -> None:
     """Trials of earlier sessions count; plain does not."""
     assert plan(10, Budget(max_trials=4), COST).trials == 4
-    resumed = plan(7, Budget(max_trials=4), COST, trials_done=3, baseline_done=True)
+    resumed = plan(7, Budget(max_trials=4), COST, trials_done=3, plain_launches=0)
     assert (resumed.trials, resumed.launches, resumed.limit) == (1, 4, "max_trials")
 
 
 def test_time_limits_the_plan() -> None:
-    """What plain and the confirmation leave is filled with trials."""
+    """What plain decoding and the confirmation leave is filled with trials."""
     planned = plan(10, Budget(seconds=600), COST)
-    assert (planned.trials, planned.limit) == (4, "budget")
+    assert (planned.plain_launches, planned.trials, planned.limit) == (2, 3, "budget")
     assert planned.expected_s == 600
+
+
+@pytest.mark.parametrize(
+    ("seconds", "plain_launches", "trials"), [(480, 2, 1), (479, 1, 1), (420, 1, 1), (419, 1, 0)]
+)
+def test_noise_is_left_out_where_a_trial_would_not_fit_beside_it(
+    seconds: float, plain_launches: int, trials: int
+) -> None:
+    """What a study is for comes before how noisy the machine is."""
+    planned = plan(10, Budget(seconds=seconds), COST)
+    assert (planned.plain_launches, planned.trials) == (plain_launches, trials)
+
+
+def test_noise_still_to_be_measured_is_planned() -> None:
+    """A study stopped after the baseline goes on with the second launch of plain decoding."""
+    assert plan(10, Budget(), COST, plain_launches=1).launches == 14
+    late = plan(10, Budget(seconds=60), COST, used_s=90, plain_launches=1)
+    assert (late.plain_launches, late.trials) == (0, 0)
 
 
 def test_a_budget_shorter_than_one_launch_is_refused_with_the_least() -> None:
@@ -104,15 +122,15 @@ def test_a_budget_shorter_than_one_launch_is_refused_with_the_least() -> None:
 
 def test_a_resumed_study_out_of_time_plans_no_trials() -> None:
     """With plain measured there is something to conclude from: no error."""
-    planned = plan(5, Budget(seconds=60), COST, used_s=90, trials_done=2, baseline_done=True)
+    planned = plan(5, Budget(seconds=60), COST, used_s=90, trials_done=2, plain_launches=0)
     assert (planned.trials, planned.launches) == (0, 3)
 
 
 def test_a_plan_says_launches_and_time() -> None:
     """What is printed first: how many launches, how long each and in all."""
     assert str(plan(10, Budget(max_trials=4), COST)) == (
-        "4 of 10 candidates (as many as asked for), 8 launches: 1 for plain decoding, 4 trials, "
-        "3 to confirm; 1m a trial, about 10m in all"
+        "4 of 10 candidates (as many as asked for), 9 launches: 2 for plain decoding, 4 trials, "
+        "3 to confirm (up to 9 while unclear); 1m a trial, about 11m in all"
     )
 
 

@@ -83,6 +83,22 @@ def test_plain_comes_first_and_every_candidate_is_ranked(study: Study) -> None:
         assert item.measurement == FakeMachine().measure(item.config)
 
 
+def test_the_baseline_is_handed_over_before_the_first_candidate(study: Study) -> None:
+    """Once a session, whether it was measured now or before."""
+    told: list[tuple[SpecConfig, int]] = []
+    for _ in range(2):
+        machine = FakeMachine()
+        run_search(
+            study,
+            make_sampler("grid", CANDIDATES, 0),
+            machine.measure,
+            Budget(max_trials=1),
+            clock=machine.clock,
+            on_baseline=lambda found: told.append((found.config, len(study.trials("tune")))),
+        )
+    assert told == [(PLAIN, 1), (PLAIN, 2)]
+
+
 def test_ties_are_ranked_in_the_order_of_configurations(study: Study) -> None:
     """Equal values have one order."""
     outcome = run_search(

@@ -231,6 +231,13 @@ def overwrite_middle(path: Path) -> None:
         (lambda path: path.write_bytes(b""), "belongs to another program"),
         (lambda path: path.write_bytes(path.read_bytes()[:6000]), "damaged"),
         (overwrite_middle, "damaged"),
+        (
+            damage(
+                "DROP TABLE trials",
+                "CREATE TABLE trials (kind TEXT CHECK (kind IN ('tune', 'confirm')))",
+            ),
+            "begun by an older autospec; begin a new study",
+        ),
         (damage("DROP TABLE meta"), "belongs to another program"),
         (
             damage("UPDATE meta SET value = 'optuna' WHERE name = 'kind'"),

@@ -11,15 +11,17 @@ import pytest
 from autospec.config import PLAIN, SpecConfig
 from autospec.engine.args import Deployment
 from autospec.engine.models import ModelInfo
-from autospec.evidence import Environment, Provenance
+from autospec.evidence import Agreement, Environment, Lossless, Provenance
+from autospec.measure.sequential import StoppingRule
 from autospec.measure.split import split
 from autospec.measure.workload import read_workload
-from autospec.measurement import Measurement, RequestRecord
+from autospec.measurement import Measurement, RequestRecord, ServerDelta
 from autospec.profile import Profile, load_profile, save_profile
 from autospec.tune.budget import Cost
 from autospec.tune.search import Ranked, SearchOutcome
 from autospec.tuning.conclude import Evidence, conclude, needs_confirmation
 from autospec.tuning.confirm import Confirmation
+from autospec.tuning.noise import compare_launches
 from autospec.tuning.prepare import Prepared
 from autospec.tuning.request import TuneRequest
 from tests.tune.fakes import measured
@@ -27,6 +29,8 @@ from tests.tune.fakes import measured
 NGRAM = SpecConfig("NGRAM", num_draft_tokens=8)
 PROVENANCE = Provenance("autospec tune", "2026-01-01T00:00:00+00:00", 0, "gp", 1, 60.0, "done")
 STEADY = (10.0, 10.1, 9.9)
+SAME = Agreement(identical=12, near_ties=0, wide=0)
+LOSSY = Lossless("differs", Agreement(3, 0, 9, (1, 2, 3), 4.0), SAME, near_tie_nats=0.5)
 
 
 @pytest.fixture
@@ -59,20 +63,38 @@ def arm(config: SpecConfig, values: Sequence[float], part: str = "tune") -> Meas
     record = replace(record, correct_histogram=(2, 1, 0, 1))
     records = () if config.is_plain else (record, replace(record, label="b", prompt=1))
     base = measured(config, {1: values}, part)
-    return replace(base, runs=tuple(replace(run, records=records) for run in base.runs))
+    server = ServerDelta(num_steps=10, batch_size=1.0, step_time_ms=90.0, num_tokens=10)
+    runs = tuple(replace(run, records=records, server=server) for run in base.runs)
+    return replace(base, runs=runs)
+
+
+def confirmed_by(
+    values: Sequence[float], lossless: Lossless | None = None, unfinished: str = ""
+) -> Confirmation:
+    """A confirmation of these throughputs, twice over, where plain decoding made 10."""
+    best, plain = (*values, *values), (*STEADY, *STEADY)
+    return Confirmation(
+        arm(PLAIN, plain, "confirm"),
+        arm(NGRAM, best, "confirm"),
+        StoppingRule(max_pairs=6).look_levels({1: (best, plain)}),
+        lossless,
+        rounds=1,
+        unfinished=unfinished,
+    )
 
 
 def decide(
-    prepared: Prepared, values: Sequence[float], confirmed: Sequence[float] | None
+    prepared: Prepared,
+    values: Sequence[float],
+    confirmed: Sequence[float] | None,
+    lossless: Lossless | None = None,
 ) -> Profile:
     """The profile when the one candidate made ``values`` where plain decoding made 10."""
     best = arm(NGRAM, values)
     outcome = SearchOutcome(
         arm(PLAIN, STEADY), (Ranked(NGRAM, 0.0, 2, lambda _number: best),), "done"
     )
-    confirmation = None
-    if confirmed is not None:
-        confirmation = Confirmation(arm(PLAIN, STEADY, "confirm"), arm(NGRAM, confirmed, "confirm"))
+    confirmation = None if confirmed is None else confirmed_by(confirmed, lossless)
     return conclude(prepared, Evidence(outcome, confirmation), PROVENANCE)
 
 
@@ -168,3 +190,107 @@ def test_settings_that_the_servers_resolved_differently_are_kept(prepared: Prepa
     outcome = SearchOutcome(plain, (Ranked(NGRAM, -0.7, 2, lambda _number: best),), "done")
     profile = conclude(prepared, Evidence(outcome, None), PROVENANCE)
     assert profile.verdict.differs_from_plain == ("max_total_num_tokens: 50 / 100",)
+
+
+def test_lossy_winner_is_flagged_and_not_deployed(prepared: Prepared) -> None:
+    """Faster, but its answers are not plain decoding's: the verdict says so with numbers."""
+    profile = decide(prepared, (15, 15, 15), (14, 14.2, 13.9), LOSSY)
+    assert profile.verdict.decision == "faster"
+    assert profile.lossless == LOSSY
+    assert profile.choice.config == PLAIN
+    assert profile.schedule == {1: 0}
+    for said in (
+        "9 of 12 greedy answers differ",
+        "0 of 12",
+        "plain decoding is deployed",
+        "--allow-lossy",
+    ):
+        assert said in profile.verdict.reason
+
+
+def test_lossy_winner_is_deployed_when_allowed(prepared: Prepared) -> None:
+    """The flag stays in the profile, and the reason says by what it was deployed."""
+    allowing = replace(prepared, request=replace(prepared.request, allow_lossy=True))
+    profile = decide(allowing, (15, 15, 15), (14, 14.2, 13.9), LOSSY)
+    assert profile.choice.config == NGRAM
+    assert profile.schedule == {1: 7}
+    assert profile.lossless == LOSSY
+    assert "deployed by --allow-lossy" in profile.verdict.reason
+
+
+def test_lossless_winner_is_deployed(prepared: Prepared) -> None:
+    """Answers that are the same, or differ as plain decoding's own do, change nothing."""
+    same = Lossless("identical", SAME, SAME, near_tie_nats=0.5)
+    profile = decide(prepared, (15, 15, 15), (14, 14.2, 13.9), same)
+    assert profile.choice.config == NGRAM
+    assert "answers" not in profile.verdict.reason
+
+
+def test_reason_says_how_far_the_confirmation_went(prepared: Prepared) -> None:
+    """Pairs of passes, and why there was no further round."""
+    outcome = SearchOutcome(
+        arm(PLAIN, STEADY), (Ranked(NGRAM, 0.4, 2, lambda _number: arm(NGRAM, STEADY)),), "done"
+    )
+    confirmation = confirmed_by((8, 14, 12), unfinished="the budget is used")
+    profile = conclude(prepared, Evidence(outcome, confirmation), PROVENANCE)
+    assert "inconclusive after 6 pairs" in profile.verdict.reason
+    assert "the budget is used" in profile.verdict.reason
+
+
+def test_noise_and_step_times_are_kept(prepared: Prepared) -> None:
+    """Two launches of plain decoding, and each arm's steps over all its passes."""
+    again = arm(PLAIN, (10.2, 10.3, 10.1))
+    noise = compare_launches(arm(PLAIN, STEADY), again)
+    outcome = SearchOutcome(
+        arm(PLAIN, STEADY), (Ranked(NGRAM, 0.4, 2, lambda _number: arm(NGRAM, STEADY)),), "done"
+    )
+    evidence = Evidence(outcome, confirmed_by((14, 14.2, 13.9)), noise=noise)
+    profile = conclude(prepared, evidence, PROVENANCE)
+    assert profile.noise is not None
+    assert profile.noise.ratio.value == pytest.approx(1.02, rel=0.01)
+    assert profile.noise.floor >= 0.0195
+    assert profile.noise.repeats == 3
+    assert [(row.config, row.num_steps) for row in profile.step_times] == [(PLAIN, 90), (NGRAM, 90)]
+    assert {row.step_time_ms for row in profile.step_times} == {90.0}
+
+
+def test_warnings_are_kept_with_their_arm_and_number(prepared: Prepared) -> None:
+    """Those that differ in numbers only are one line, counted over the arm's passes."""
+    plain = arm(PLAIN, STEADY)
+    runs = tuple(
+        replace(run, warnings=(f"{run.repeat} of 4 requests were odd",)) for run in plain.runs
+    )
+    plain = replace(plain, runs=runs, warnings=("0 of 4 requests were odd", "passes got slower"))
+    profile = conclude(prepared, Evidence(SearchOutcome(plain, (), "done"), None), PROVENANCE)
+    assert profile.warnings == (
+        "PLAIN: 0 of 4 requests were odd (3 of 3 passes)",
+        "PLAIN: passes got slower",
+    )
+
+
+def test_servers_that_admit_differently_are_a_warning(prepared: Prepared) -> None:
+    """A limit that differs may be what decides, whoever wins."""
+    plain = replace(arm(PLAIN, STEADY), resolved={"max_running_requests": 48})
+    best = replace(arm(NGRAM, (5, 5, 5.1)), resolved={"max_running_requests": 24})
+    outcome = SearchOutcome(plain, (Ranked(NGRAM, -0.7, 2, lambda _number: best),), "done")
+    profile = conclude(prepared, Evidence(outcome, None), PROVENANCE)
+    assert any("max_running_requests is 24" in line for line in profile.warnings)
+
+
+def test_profile_of_a_large_study_stays_below_300_lines(prepared: Prepared, tmp_path: Path) -> None:
+    """However many candidates, failures and warnings; the best ones are kept."""
+    configs = [SpecConfig("NGRAM", num_draft_tokens=tokens) for tokens in range(2, 60)]
+    ranked = tuple(
+        Ranked(config, -index, index, lambda number: arm(configs[number], (12, 12, 12)))
+        for index, config in enumerate(configs)
+    )
+    baseline = arm(PLAIN, STEADY)
+    odd = tuple(f"odd {'x' * number}" for number in range(60))
+    outcome = SearchOutcome(replace(baseline, warnings=odd), ranked, "done")
+    profile = conclude(prepared, Evidence(outcome, confirmed_by((14, 14, 14))), PROVENANCE)
+    save_profile(tmp_path / "p.yaml", profile)
+    assert load_profile(tmp_path / "p.yaml") == profile
+    assert len((tmp_path / "p.yaml").read_text().splitlines()) < 300
+    assert profile.points[0].config == configs[0]
+    assert profile.points[-1].part == "confirm"
+    assert "more kinds of warnings" in profile.warnings[-1]
