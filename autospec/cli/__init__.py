@@ -12,6 +12,9 @@ from typing import Any
 import click
 
 from autospec.cli.args import args_command
+from autospec.cli.bench import bench_command
+from autospec.cli.compare import compare_command
+from autospec.cli.replay import replay_command
 from autospec.cli.serve import serve_command
 from autospec.cli.show import show_command
 from autospec.cli.tune import tune_command
@@ -54,7 +57,15 @@ def cli() -> None:
     """
 
 
-for _command in (tune_command, serve_command, args_command, show_command):
+for _command in (
+    tune_command,
+    serve_command,
+    args_command,
+    show_command,
+    bench_command,
+    compare_command,
+    replay_command,
+):
     cli.add_command(_command)
 
 

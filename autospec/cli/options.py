@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import click
 
-__all__ = ["CONCURRENCY", "DRAFT", "force_option", "json_option", "model_option"]
+__all__ = ["CONCURRENCY", "DRAFT", "RATES", "force_option", "json_option", "model_option"]
 
 
 class _Concurrency(click.ParamType[tuple[int, ...]]):
@@ -41,8 +42,28 @@ class _Draft(click.ParamType[tuple[str, str]]):
         return algorithm.upper(), path
 
 
+class _Rates(click.ParamType[tuple[float, ...]]):
+    """``0.5,2``: loads as requests that arrive in a second."""
+
+    name = "R,R,..."
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[float, ...]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            rates = {float(part) for part in str(value).split(",")}
+        except ValueError:
+            rates = set()
+        if not rates or not all(0 < rate < math.inf for rate in rates):
+            self.fail(f"{value!r} must be numbers above 0, like 0.5,2", param, ctx)
+        return tuple(sorted(rates))
+
+
 CONCURRENCY = _Concurrency()
 DRAFT = _Draft()
+RATES = _Rates()
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 force_option = click.option(

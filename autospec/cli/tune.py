@@ -27,16 +27,20 @@ _DEFAULT: dict[str, Any] = {field.name: field.default for field in dataclasses.f
 _DEMO: dict[str, Any] = {
     "concurrencies": (1, 4),
     "requests_per_pass": 6,
-    "max_trials": 4,
-    "space": "tokens=4,8,16 breadth=1,4 match=BFS",
+    "max_trials": 6,
     "output": "demo.yaml",
     "mem_fraction_static": 0.2,
+}
+#: The space of ``--demo`` by method; words that name no searched method would be refused.
+_DEMO_SPACE = {
+    "NGRAM": "NGRAM.tokens=8 NGRAM.breadth=1,4 NGRAM.match=BFS",
+    "STANDALONE": "STANDALONE.steps=1,3,5 STANDALONE.topk=1,4 STANDALONE.tokens=8",
 }
 
 #: The study of the demo as it is; running the demo again goes on with it.
 _DEMO_STUDY = Path("autospec-studies") / "demo"
 #: Options that do not change what a study is.
-_MAY_CHANGE = {"resume", "demo", "budget", "max_trials", "output", "as_json"}
+_MAY_CHANGE = {"resume", "demo", "budget", "max_trials", "allow_lossy", "output", "as_json"}
 
 
 @click.command("tune")
@@ -76,6 +80,21 @@ _MAY_CHANGE = {"resume", "demo", "budget", "max_trials", "output", "as_json"}
     type=int,
     help="Passes at each load, 3 or more.",
 )
+@click.option(
+    "--confirm-rounds",
+    default=_DEFAULT["confirm_rounds"],
+    show_default=True,
+    type=int,
+    help="Of 3 launches each, at most; one is enough if clear.",
+)
+@click.option(
+    "--lossless-prompts",
+    default=_DEFAULT["lossless_prompts"],
+    show_default=True,
+    type=int,
+    help="Held-out prompts whose greedy answers are compared.",
+)
+@click.option("--allow-lossy", is_flag=True, help="Deploy what is faster though answers differ.")
 @click.option("--requests-per-pass", type=int, help="Prompts a pass.  [default: the whole part]")
 @click.option(
     "--max-new-tokens",
@@ -169,10 +188,10 @@ def _changes(context: click.Context, options: dict[str, Any]) -> dict[str, Any]:
     if foreign:
         raise click.UsageError(
             f"--resume takes everything from the study, so {foreign[0]} cannot be given; "
-            "only --budget, --max-trials and --output may change"
+            "only --budget, --max-trials, --allow-lossy and --output may change"
         )
     changes: dict[str, Any] = {
-        name: given[name] for name in ("max_trials", "output") if name in given
+        name: given[name] for name in ("max_trials", "allow_lossy", "output") if name in given
     }
     if "budget" in given:
         changes["budget_s"] = _seconds(given["budget"])
@@ -218,14 +237,31 @@ def _demo_values(
         raise click.UsageError("--demo brings its own model, prompts and device")
     # Without MODEL, the first pass-through flag lands in its place.
     extra = (values["model"], *values["extra"]) if values["model"] else values["extra"]
+    drafts = values["drafts"] if "drafts" in given else _demo_drafts(values, view)
+    searched = [name.upper() for name in values["algorithms"]] or ["NGRAM", *dict(drafts)]
+    defaults = _DEMO | {"space": " ".join(_DEMO_SPACE.get(name, "") for name in searched)}
     return {
         **values,
-        **{name: value for name, value in _DEMO.items() if name not in given},
+        **{name: value for name, value in defaults.items() if name not in given},
+        "drafts": drafts,
         "model": str(demo.model_path(view.note)),
         "prompts": str(demo.prompts_path()),
         "device": "cpu",
         "extra": extra,
     }
+
+
+def _demo_drafts(values: dict[str, Any], view: TuneListener) -> tuple[tuple[str, str], ...]:
+    """The drafter that stands beside the package, unless other methods were asked for."""
+    from autospec import demo
+
+    if values["algorithms"] and "STANDALONE" not in map(str.upper, values["algorithms"]):
+        return ()
+    draft = demo.draft_path()
+    if draft is None:
+        view.note("without examples/demo-draft of the source tree: n-gram drafting only")
+        return ()
+    return (("STANDALONE", str(draft)),)
 
 
 def _given(context: click.Context, values: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import shutil
@@ -22,6 +23,7 @@ SUPPORTED_SGLANG: Final = "0.5.23"
 _INSTALL: Final = "pip install 'sglang-autospec[sglang]'"
 _QUERY_TIMEOUT_S: Final = 20
 _CPUINFO: Final = Path("/proc/cpuinfo")
+_GOVERNORS: Final = Path("/sys/devices/system/cpu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +33,15 @@ class Platform:
     Attributes:
         device: ``cuda``, ``cpu``, ...
         accelerator: model name of the GPU, or of the CPU when that is the device; the device's
-            name where it cannot be asked.
+            name where it cannot be asked. Different GPUs are joined by ``+``.
         accelerator_count: visible GPUs, or 1 for a CPU.
         driver: the GPU driver's version, or empty.
-        cpu_count: cores that this process may use.
+        cpu: model name of the host's processor.
+        cpu_count: logical cores that this process may use.
+        cpu_governor: how the kernel sets their frequency; empty where it does not say.
         memory_gib: memory of one GPU, or of the machine for a CPU.
+        os: the system's own name for itself.
+        kernel: its kernel and release.
         sglang_version: empty when it is not installed.
         torch_version: empty when it is not installed.
         python_version: of this process, which is the one that starts servers.
@@ -45,8 +51,12 @@ class Platform:
     accelerator: str
     accelerator_count: int
     driver: str
+    cpu: str
     cpu_count: int
+    cpu_governor: str
     memory_gib: float
+    os: str
+    kernel: str
     sglang_version: str
     torch_version: str
     python_version: str
@@ -63,17 +73,23 @@ def detect(device: str | None = None) -> Platform:
     if device is None:
         device = "cuda" if gpus else "cpu"
     driver, memory_gib = "", round(psutil.virtual_memory().total / 2**30, 1)
-    accelerator = _cpu_model() if device == "cpu" else device
+    cpu = _cpu_model()
+    accelerator = cpu if device == "cpu" else device
     if gpus:
-        accelerator, driver, mebibytes = gpus[0]
+        accelerator = " + ".join(dict.fromkeys(name for name, _, _ in gpus))
+        _, driver, mebibytes = gpus[0]
         memory_gib = round(float(mebibytes) / 1024, 1)
     return Platform(
         device=device,
         accelerator=accelerator,
         accelerator_count=max(1, len(gpus)),
         driver=driver,
+        cpu=cpu,
         cpu_count=_cpu_count(),
+        cpu_governor=_cpu_governor(),
         memory_gib=memory_gib,
+        os=_system(),
+        kernel=f"{platform.system()} {platform.release()}",
         sglang_version=_version("sglang"),
         torch_version=_version("torch"),
         python_version=platform.python_version(),
@@ -134,3 +150,19 @@ def _cpu_count() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def _cpu_governor() -> str:
+    """The governors in use, usually one; virtual machines show none."""
+    names: set[str] = set()
+    for file in _GOVERNORS.glob("cpu[0-9]*/cpufreq/scaling_governor"):
+        with contextlib.suppress(OSError):
+            names.add(file.read_text(encoding="utf-8").strip())
+    return ", ".join(sorted(names))
+
+
+def _system() -> str:
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except (OSError, KeyError):
+        return platform.platform(terse=True)

@@ -16,6 +16,7 @@ if not __package__:
 
 import pytest
 
+from autospec.bench import serve, target
 from autospec.cli import main, serving
 from autospec.engine import cpu
 from autospec.engine.capabilities import SUPPORTED_SGLANG, Platform, detect
@@ -39,10 +40,11 @@ def patch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put the fake engine in the real one's place."""
     fake = partial(ServerProcess, command=FAKE_COMMAND, grace_s=2.0)
     monkeypatch.setattr(arm, "ServerProcess", fake)
-    monkeypatch.setattr(serving, "ServerProcess", fake)
+    for module in (serving, serve):
+        monkeypatch.setattr(module, "ServerProcess", fake)
     monkeypatch.setattr(prepare, "validate", _accept_all)
     monkeypatch.setattr(cpu, "needed", lambda _device: False, raising=False)
-    for module in (prepare, deploy):
+    for module in (prepare, deploy, target):
         monkeypatch.setattr(module, "detect", _detect)
         monkeypatch.setattr(module, "require_sglang", lambda: SUPPORTED_SGLANG)
 

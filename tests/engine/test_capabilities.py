@@ -67,6 +67,15 @@ def test_only_visible_gpus_are_asked_for(driver: Path, monkeypatch: pytest.Monke
     assert detect().device == "cpu"
 
 
+def test_different_gpus_are_all_named(driver: Path) -> None:
+    """A figure from two kinds of GPU is not one kind's."""
+    _answer(driver, "H100, 570.1, 81559\nA100, 570.1, 40960\nH100, 570.1, 81559\n")
+
+    found = detect()
+
+    assert (found.accelerator, found.accelerator_count) == ("H100 + A100", 3)
+
+
 @pytest.mark.parametrize("body", ["exit 9", "echo 'No devices were found'", "echo 'a, b, [N/A]'"])
 def test_a_driver_without_gpus_means_the_cpu(driver: Path, body: str) -> None:
     """A failing driver and an answer that shows no GPU are no error."""
@@ -91,6 +100,11 @@ def test_the_cpu_is_described(
     info = tmp_path / "cpuinfo"
     info.write_text("processor : 0\nmodel name\t: Some CPU @ 2 GHz\n", encoding="utf-8")
     monkeypatch.setattr(capabilities, "_CPUINFO", info)
+    for core, governor in enumerate(["powersave", "performance", "powersave"]):
+        file = tmp_path / f"cpu{core}" / "cpufreq" / "scaling_governor"
+        file.parent.mkdir(parents=True)
+        file.write_text(f"{governor}\n", encoding="utf-8")
+    monkeypatch.setattr(capabilities, "_GOVERNORS", tmp_path)
 
     found = detect("cpu")
 
@@ -100,6 +114,10 @@ def test_the_cpu_is_described(
         1,
     )
     assert found.driver == ""
+    assert found.cpu == "Some CPU @ 2 GHz"
+    assert found.cpu_governor == "performance, powersave"
+    assert found.kernel == f"{platform.system()} {platform.release()}"
+    assert found.os
     assert found.cpu_count >= 1
     assert found.memory_gib > 0
     assert found.python_version == platform.python_version()
@@ -110,8 +128,10 @@ def test_a_machine_without_cpuinfo_still_has_a_name(
 ) -> None:
     """Where /proc is missing, the platform's word is taken."""
     monkeypatch.setattr(capabilities, "_CPUINFO", tmp_path / "none")
+    monkeypatch.setattr(capabilities, "_GOVERNORS", tmp_path / "none")
 
     assert detect("cpu").accelerator
+    assert detect("cpu").cpu_governor == ""
 
 
 def test_other_devices_go_by_their_own_name(driver: Path) -> None:

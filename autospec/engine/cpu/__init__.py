@@ -18,7 +18,7 @@ from pathlib import Path
 from autospec.engine.cpu.cores import physical_cores
 from autospec.errors import EngineError
 
-__all__ = ["activate", "environment", "needed", "physical_cores"]
+__all__ = ["activate", "environment", "needed", "physical_cores", "thread_count"]
 
 OVERLAY = Path(__file__).parent / "overlay"
 
@@ -63,20 +63,29 @@ def environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
     """
     base = os.environ if base is None else base
     path = [entry for entry in base.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    cores = physical_cores()
-    asked = base.get("OMP_NUM_THREADS", "")
-    threads = min(int(asked), cores) if asked.isdecimal() and int(asked) > 0 else cores
     tunables = base.get("GLIBC_TUNABLES", "")
     if _HUGE_PAGES not in tunables:
         tunables = ":".join([*filter(None, [tunables]), f"{_HUGE_PAGES}=1"])
     return {
         "PYTHONPATH": os.pathsep.join([str(OVERLAY), *(e for e in path if e != str(OVERLAY))]),
         "SGLANG_USE_CPU_ENGINE": "1",
-        "OMP_NUM_THREADS": str(threads),
+        "OMP_NUM_THREADS": str(thread_count(base)),
         "OMP_WAIT_POLICY": "passive",
         "GLIBC_TUNABLES": tunables,
         "GOMP_SPINCOUNT": base.get("GOMP_SPINCOUNT", str(_SPIN_COUNT)),
     }
+
+
+def thread_count(base: Mapping[str, str] | None = None) -> int:
+    """Threads that a server computes with: one for each physical core, or fewer if asked for.
+
+    Args:
+        base: the environment it will be started with; this process's by default.
+    """
+    base = os.environ if base is None else base
+    cores = physical_cores()
+    asked = base.get("OMP_NUM_THREADS", "")
+    return min(int(asked), cores) if asked.isdecimal() and int(asked) > 0 else cores
 
 
 def activate() -> None:
