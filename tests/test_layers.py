@@ -13,12 +13,13 @@ ROOT = Path(__file__).parent.parent / "autospec"
 #: Layer by layer, lowest first; a module may import its own part and any layer below.
 LAYERS = (
     ("errors",),
-    ("argv", "config"),
+    ("argv", "config", "shipped"),
     ("measurement", "schema"),
     ("evidence", "metrics"),
     ("profile",),
-    ("demo", "engine", "measure", "tune"),
+    ("control", "demo", "engine", "measure", "tune"),
     ("tuning",),
+    ("bench",),
     ("report",),
     ("cli",),
 )

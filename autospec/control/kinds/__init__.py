@@ -1,0 +1,1 @@
+"""Kinds of policies, one a file."""
