@@ -126,4 +126,4 @@ bench-cpu: model ## SGLang on this CPU against transformers
 .PHONY: clean
 clean: ## remove what tools left here; the environment and the demo model stay
 	@rm -rf dist .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
-	find autospec tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
+	find autospec tests benchmarks examples tools -name __pycache__ -prune -exec rm -rf {} +

@@ -27,7 +27,7 @@ from pathlib import Path
 from autospec import schema
 from autospec.errors import AutospecError, DemoError, SchemaError
 
-__all__ = ["cache_dir", "model_path", "prompts_path"]
+__all__ = ["cache_dir", "draft_path", "model_path", "prompts_path"]
 
 #: A folder for everything autospec keeps between runs.
 CACHE_VARIABLE = "AUTOSPEC_CACHE"
@@ -76,8 +76,18 @@ def cache_dir() -> Path:
 
 
 def prompts_path() -> Path:
-    """The prompt file written for the demo: JSON lines in the classes edit, chat and extract."""
+    """The prompt file written for the demo: JSON lines in the classes mail, edit and chat."""
     return Path(__file__).with_name("demo_prompts.jsonl")
+
+
+def draft_path() -> Path | None:
+    """The STANDALONE drafter trained for the demo model; None where it did not come along.
+
+    It stands in the source tree, beside the package, and is in no wheel.
+    """
+    folder = Path(__file__).parents[1] / "examples" / "demo-draft"
+    whole = all((folder / name).is_file() for name in ("config.json", "model.safetensors"))
+    return folder if whole else None
 
 
 def model_path(notify: Callable[[str], object] = lambda _line: None) -> Path:

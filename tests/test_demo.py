@@ -345,7 +345,7 @@ def test_prompts_ship_inside_the_package() -> None:
 def test_prompts_have_three_classes_of_at_least_32() -> None:
     """Each class is large enough to be split into parts of its own."""
     classes = Counter(prompt["class"] for prompt in prompts())
-    assert classes.keys() == {"edit", "chat", "extract"}
+    assert classes.keys() == {"mail", "edit", "chat"}
     assert min(classes.values()) >= 32
     assert classes.total() >= 96
 

@@ -1,0 +1,1 @@
+"""Programs for this repository; they are no part of the package."""

@@ -1,0 +1,1 @@
+"""What trains the drafter of the demo."""
