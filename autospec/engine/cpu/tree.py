@@ -212,6 +212,9 @@ def _greedy_path(
 def _parents(parent_list: torch.Tensor, selected_index: torch.Tensor, topk: int) -> torch.Tensor:
     """``[requests, n]``: parent node; -1 for the root and where the parent was not selected."""
     requests = parent_list.shape[0]
+    if not parent_list.shape[1]:
+        # A tree of one level has the root's beam alone, and SGLang then names none.
+        parent_list = parent_list.new_full((requests, 1), -1)
     beam = selected_index // topk
     parent_candidate = parent_list.gather(1, beam)
     matches = parent_candidate.unsqueeze(2) == selected_index.unsqueeze(1)

@@ -68,8 +68,11 @@ def check_trees(buffers: Buffers, trees: list[list[int]], seq_lens: list[int]) -
 def random_selection(
     rng: random.Random, topk: int, depth: int, n: int
 ) -> tuple[list[int], list[int], list[int]]:
-    """A beam search's parent list, its selected candidates, and the parents of the tree."""
-    parent_list, beams, base = [-1], [-1], 0
+    """A beam search's parent list, its selected candidates, and the parents of the tree.
+
+    SGLang names no beam of a tree of one level: the root's is the only one.
+    """
+    parent_list, beams, base = [-1] if depth > 1 else [], [-1], 0
     candidate_parent: dict[int, int] = {}
     for level in range(depth):
         candidates = []
@@ -98,7 +101,7 @@ def random_selection(
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
 @pytest.mark.parametrize("requests", BATCHES)
 @pytest.mark.parametrize(
-    ("topk", "depth", "n"), [(1, 3, 4), (1, 1, 2), (4, 3, 8), (2, 3, 11), (8, 4, 32)]
+    ("topk", "depth", "n"), [(1, 3, 4), (1, 1, 2), (4, 1, 5), (4, 3, 8), (2, 3, 11), (8, 4, 32)]
 )
 def test_build_makes_the_selected_tree(
     topk: int, depth: int, n: int, requests: int, dtype: torch.dtype
