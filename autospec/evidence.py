@@ -7,19 +7,16 @@ from typing import Literal
 
 from autospec.config import SpecConfig
 from autospec.errors import SchemaError
+from autospec.measurement import Percentiles
 
 __all__ = [
     "Acceptance",
-    "Agreement",
     "Decision",
     "Environment",
     "Failure",
-    "Fidelity",
     "Interval",
-    "Lossless",
     "Noise",
     "NoiseAtLoad",
-    "Percentiles",
     "Point",
     "Provenance",
     "StepTime",
@@ -30,9 +27,6 @@ __all__ = [
 
 #: Outcomes of a comparison with plain decoding.
 Decision = Literal["faster", "slower", "equivalent", "inconclusive"]
-
-#: Outcomes of the comparison of greedy answers with plain decoding's.
-Fidelity = Literal["identical", "like plain", "differs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,19 +129,6 @@ class Interval:
 
     def __str__(self) -> str:
         return f"{self.value:.2f}x ({self.low:.2f} to {self.high:.2f})"
-
-
-@dataclass(frozen=True, slots=True)
-class Percentiles:
-    """Percentiles of one latency over requests, in ms."""
-
-    p50: float
-    p90: float
-    p99: float
-
-    def __post_init__(self) -> None:
-        if not self.p50 <= self.p90 <= self.p99:
-            raise SchemaError(f"percentiles {self.p50}, {self.p90}, {self.p99} must not fall")
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,75 +258,6 @@ class Acceptance:
     accept_length: float
     accept_rate_per_pos: tuple[float, ...]
     label: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """Greedy answers of one server against those of plain decoding, by number of prompts.
-
-    Attributes:
-        identical: answers that are the same token by token.
-        near_ties: answers whose first differing token was about as likely, to plain decoding, as
-            the one that plain decoding chose: rounding decides between such two.
-        wide: answers whose first differing token was not.
-        positions: quartiles of the positions of the first differing tokens, from 0; None when
-            there are none.
-        widest: the largest distance between two such tokens, in nats, as far as it is known.
-    """
-
-    identical: int
-    near_ties: int
-    wide: int
-    positions: tuple[float, float, float] | None = None
-    widest: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("identical", "near_ties", "wide"):
-            require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
-        require(self.prompts >= 1, "prompts", self.prompts, "at least 1")
-
-    @property
-    def prompts(self) -> int:
-        """Answers compared."""
-        return self.identical + self.near_ties + self.wide
-
-    @property
-    def identical_share(self) -> float:
-        """Share of answers that are the same."""
-        return self.identical / self.prompts
-
-    @property
-    def near_tie_share(self) -> float:
-        """Share of the differing answers that first differ at a near-tie; 1 when none differs."""
-        differing = self.near_ties + self.wide
-        return self.near_ties / differing if differing else 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Lossless:
-    """Whether a configuration's greedy answers are those of plain decoding.
-
-    Attributes:
-        decision: ``identical``: all answers are. ``like plain``: it has no more wide divergences
-            than plain decoding has from itself, within chance. ``differs``: it has more.
-        candidate: the configuration against plain decoding.
-        control: plain decoding against itself.
-        near_tie_nats: the greatest distance of a near-tie.
-    """
-
-    decision: Fidelity
-    candidate: Agreement
-    control: Agreement
-    near_tie_nats: float
-
-    def __post_init__(self) -> None:
-        same = self.candidate.identical == self.candidate.prompts
-        require(
-            same == (self.decision == "identical"),
-            "decision",
-            self.decision,
-            "identical if and only if all answers are",
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from autospec.config import SpecConfig
-from autospec.errors import WorkloadError
+from autospec.errors import SchemaError, WorkloadError
 
 __all__ = [
     "DecodeMoments",
     "Measurement",
+    "Percentiles",
     "Request",
     "RequestRecord",
     "Run",
@@ -194,6 +195,19 @@ class Run:
     def label(self) -> str:
         """Which pass it is, in words: ``tune, concurrency 4, repeat 0``."""
         return f"{self.part}, {self.load}, repeat {self.repeat}"
+
+
+@dataclass(frozen=True, slots=True)
+class Percentiles:
+    """Three percentiles of one quantity, in its unit."""
+
+    p50: float
+    p90: float
+    p99: float
+
+    def __post_init__(self) -> None:
+        if not self.p50 <= self.p90 <= self.p99:
+            raise SchemaError(f"percentiles {self.p50}, {self.p90}, {self.p99} must not fall")
 
 
 @dataclass(frozen=True, slots=True)

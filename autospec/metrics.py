@@ -12,10 +12,9 @@ from dataclasses import dataclass, fields
 from typing import Self
 
 from autospec.errors import InputError, MeasureError
-from autospec.measurement import RequestRecord
+from autospec.measurement import Percentiles, RequestRecord
 
 __all__ = [
-    "Percentiles",
     "Slo",
     "accept_length",
     "accept_rate_per_pos",
@@ -95,15 +94,6 @@ def chunk_gaps_ms(record: RequestRecord) -> tuple[float, ...]:
     """Gaps between streamed chunks, in ms; a chunk may hold several tokens."""
     pairs = zip(record.chunk_s, record.chunk_s[1:], strict=False)
     return tuple((later - earlier) * 1000 for earlier, later in pairs)
-
-
-@dataclass(frozen=True, slots=True)
-class Percentiles:
-    """Three percentiles of one quantity, in its unit."""
-
-    p50: float
-    p90: float
-    p99: float
 
 
 def percentiles(values: Iterable[float]) -> Percentiles | None:

@@ -20,7 +20,6 @@ from autospec.evidence import (
     Environment,
     Failure,
     Interval,
-    Lossless,
     Noise,
     Point,
     Provenance,
@@ -29,6 +28,7 @@ from autospec.evidence import (
     WorkloadSummary,
     require,
 )
+from autospec.fidelity import Lossless
 
 __all__ = [
     "BINDING_FIELDS",

@@ -196,11 +196,18 @@ def table(lines: Sequence[dict[str, Any]]) -> str:
     rows = [f"| class | arm | accept length | {heads} |", "|---|---|---|" + "---|" * 3]
     for label in sorted({key[2] for key in found}):
         for name in names:
-            ones = [found[name, turn, label, 1]["accept_length"] for turn in turns]
-            accept = "" if None in ones else f"{statistics.mean(ones):.2f}"
+            accept = accepted(found, name, label)
             cells = [cell(found, name, label, level, turns) for level in CONCURRENCIES]
             rows.append(f"| {label} | {name} | {accept} | {' | '.join(cells)} |")
     return "\n".join(rows)
+
+
+def accepted(found: dict[tuple[str, int, str, int], dict[str, Any]], name: str, label: str) -> str:
+    """Mean accept length over an arm's passes of one class, and the least and largest of them."""
+    lengths = [each["accept_length"] for key, each in found.items() if key[::2] == (name, label)]
+    if None in lengths:
+        return ""
+    return f"{statistics.mean(lengths):.2f} ({min(lengths):.2f}-{max(lengths):.2f})"
 
 
 def cell(

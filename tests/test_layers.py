@@ -16,6 +16,7 @@ LAYERS = (
     ("argv", "config", "shipped"),
     ("measurement", "schema"),
     ("evidence", "metrics"),
+    ("fidelity",),
     ("profile",),
     ("control", "demo", "engine", "measure", "tune"),
     ("tuning",),

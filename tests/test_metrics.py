@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from autospec import metrics
 from autospec.errors import InputError, MeasureError
-from autospec.measurement import RequestRecord
+from autospec.measurement import Percentiles, RequestRecord
 from tests.measure.strategies import request_records
 
 RECORD = RequestRecord(
@@ -189,9 +189,9 @@ def test_percentiles_are_ordered_values_within_the_data(values: list[float]) -> 
 
 def test_percentiles_lie_between_the_two_nearest_values() -> None:
     """Interpolated linearly; of nothing there is none."""
-    assert metrics.percentiles(range(101)) == metrics.Percentiles(50, 90, 99)
-    assert metrics.percentiles([0, 1000]) == metrics.Percentiles(500, 900, 990)
-    assert metrics.percentiles([7]) == metrics.Percentiles(7, 7, 7)
+    assert metrics.percentiles(range(101)) == Percentiles(50, 90, 99)
+    assert metrics.percentiles([0, 1000]) == Percentiles(500, 900, 990)
+    assert metrics.percentiles([7]) == Percentiles(7, 7, 7)
     assert metrics.percentiles([]) is None
 
 

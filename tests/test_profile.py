@@ -14,20 +14,19 @@ from autospec.config import PLAIN, SpecConfig
 from autospec.errors import MismatchError, SchemaError
 from autospec.evidence import (
     Acceptance,
-    Agreement,
     Environment,
     Failure,
     Interval,
-    Lossless,
     Noise,
     NoiseAtLoad,
-    Percentiles,
     Point,
     Provenance,
     StepTime,
     Target,
     WorkloadSummary,
 )
+from autospec.fidelity import Agreement, Lossless
+from autospec.measurement import Percentiles
 from autospec.profile import BINDING_FIELDS, Choice, Profile, Verdict, load_profile, save_profile
 
 NGRAM = SpecConfig("NGRAM", num_draft_tokens=8, options=(("ngram_max_bfs_breadth", 4),))

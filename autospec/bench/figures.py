@@ -10,11 +10,11 @@ from typing import Final
 from autospec import metrics
 from autospec.bench.plan import load_of
 from autospec.bench.result import ArmResult, LoadFigures, Subject
-from autospec.evidence import Interval, Percentiles
+from autospec.evidence import Interval
 from autospec.measure import stats
 from autospec.measure.checks import pass_warnings
 from autospec.measure.steps import step_times
-from autospec.measurement import Run
+from autospec.measurement import Percentiles, Run
 from autospec.metrics import Slo
 from autospec.tuning.points import short
 

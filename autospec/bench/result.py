@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from autospec.config import SpecConfig
-from autospec.evidence import Decision, Environment, Interval, Percentiles, WorkloadSummary, require
+from autospec.evidence import Decision, Environment, Interval, WorkloadSummary, require
+from autospec.measurement import Percentiles
 from autospec.metrics import Slo
 from autospec.schema import SCHEMA
 

@@ -26,15 +26,17 @@ _DEFAULT: dict[str, Any] = {field.name: field.default for field in dataclasses.f
 #: What ``--demo`` uses where the user says nothing: two cores need about 25 minutes for it.
 _DEMO: dict[str, Any] = {
     "concurrencies": (1, 4),
-    "requests_per_pass": 6,
-    "max_trials": 6,
+    "requests_per_pass": 4,
+    "max_trials": 5,
+    "confirm_rounds": 2,
+    "lossless_prompts": 16,
     "output": "demo.yaml",
     "mem_fraction_static": 0.2,
 }
 #: The space of ``--demo`` by method; words that name no searched method would be refused.
 _DEMO_SPACE = {
-    "NGRAM": "NGRAM.tokens=8 NGRAM.breadth=1,4 NGRAM.match=BFS",
-    "STANDALONE": "STANDALONE.steps=1,3,5 STANDALONE.topk=1,4 STANDALONE.tokens=8",
+    "NGRAM": "NGRAM.tokens=4 NGRAM.breadth=4 NGRAM.match=BFS",
+    "STANDALONE": "STANDALONE.steps=1,2,4 STANDALONE.topk=1,2 STANDALONE.tokens=8",
 }
 
 #: The study of the demo as it is; running the demo again goes on with it.
@@ -133,6 +135,13 @@ _MAY_CHANGE = {"resume", "demo", "budget", "max_trials", "allow_lossy", "output"
     help="How long a server may take to be ready.",
 )
 @click.option(
+    "--stall-timeout",
+    default="2m",
+    show_default=True,
+    metavar="TIME",
+    help="How long a server may send nothing in a pass.",
+)
+@click.option(
     "-o",
     "--output",
     default=_DEFAULT["output"],
@@ -209,6 +218,7 @@ def _request(context: click.Context, options: dict[str, Any], view: TuneListener
     values["algorithms"] = tuple(name.upper() for name in values["algorithms"])
     values["budget_s"] = _seconds(values["budget"])
     values["launch_timeout_s"] = _seconds(values["launch_timeout"])
+    values["stall_timeout_s"] = _seconds(values["stall_timeout"])
     fields = {field.name for field in dataclasses.fields(TuneRequest)}
     return TuneRequest(**{name: value for name, value in values.items() if name in fields})
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 
 import aiohttp
 
-from autospec.engine import wire
+from autospec.engine import redact, wire
 from autospec.errors import EngineError, InputError, RequestError, WireError
 from autospec.measurement import DecodeMoments, Request, RequestRecord, Sampling
 
@@ -291,4 +291,4 @@ def _unanswered(path: str, error: Exception, allowed: aiohttp.ClientTimeout) -> 
 
 
 def _refused(path: str, status: int, payload: bytes) -> RequestError:
-    return RequestError(f"{path}: HTTP {status}: {wire.error_text(payload)}", status=status)
+    return RequestError(f"{path}: HTTP {status}: {redact.error_text(payload)}", status=status)

@@ -6,12 +6,12 @@ another type. Requests go the other way, dataclass to body.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from autospec.engine import redact
 from autospec.engine.payloads import decode_json, item, mapping, numbers, shorten
 from autospec.errors import RequestError, WireError
 from autospec.measurement import DecodeMoments, Request
@@ -23,7 +23,6 @@ __all__ = [
     "Reply",
     "ServerInfo",
     "chunk_tokens",
-    "error_text",
     "generate_body",
     "logprobs_body",
     "read_decode_moments",
@@ -62,22 +61,9 @@ SPEC_KEYS_IGNORED: Final = {
     "spec_block_accept_length": "DSPARK's own verify budget",
 }
 
-#: Keys of the server's settings whose values must not be kept or shown.
-_SECRET_KEYS: Final = frozenset(
-    {
-        "admin_api_key",
-        "api_key",
-        "ssl_keyfile_password",
-        "watermark_config",
-        "watermark_key",
-        "watermark_key_b",
-    }
-)
-_SECRET_FLAG: Final = re.compile(r"(--(?:admin-)?api-key|--ssl-keyfile-password)([ =])\S+")
 _NOT_SETTINGS: Final = frozenset({"frontend", "launch_command", "status", "version"})
 _COUNT_KEY: Final = b'"completion_tokens":'
 _DIGITS: Final = re.compile(rb"\s*(\d+)")
-_VALIDATION: Final = re.compile(r"'msg': (['\"])(.*?)\1, '(?:input|ctx)'")
 
 Scalar = int | float | str | bool | None
 
@@ -193,7 +179,7 @@ def read_reply(payload: bytes) -> Reply:
     """
     data = mapping(decode_json(payload, GENERATE), GENERATE)
     if "error" in data:
-        raise RequestError(f"{GENERATE}: {error_text(payload)}")
+        raise RequestError(f"{GENERATE}: {redact.error_text(payload)}")
     meta = item(data, "meta_info", dict, GENERATE)
     where = f"{GENERATE}: meta_info"
     reason = item(meta, "finish_reason", dict, where)
@@ -270,16 +256,17 @@ def read_server_info(payload: bytes) -> ServerInfo:
     resolved: dict[str, Scalar] = {
         key: value
         for key, value in data.items()
-        if isinstance(value, Scalar) and key not in _SECRET_KEYS | _NOT_SETTINGS
+        if isinstance(value, Scalar) and key not in redact.SECRET_KEYS | _NOT_SETTINGS
     }
     # The setting is what was asked for; the KV cache may hold fewer.
     resolved["max_running_requests"] = sum(running)
     graph_sizes = ranks[0].get("decode_cuda_graph_bs") or []
     resolved["decode_cuda_graph_bs"] = " ".join(str(size) for size in graph_sizes)
+    command = item(data, "launch_command", str, SERVER_INFO, default="")
     memory = item(ranks[0], "memory_usage", dict, where, default={})
     return ServerInfo(
         version=item(data, "version", str, SERVER_INFO),
-        launch_command=mask_flags(item(data, "launch_command", str, SERVER_INFO, default="")),
+        launch_command=redact.mask_flags(command),
         resolved=resolved,
         max_total_num_tokens=item(data, "max_total_num_tokens", int, SERVER_INFO),
         max_running_requests=sum(running),
@@ -318,21 +305,3 @@ def read_decode_moments(payload: bytes) -> DecodeMoments | None:
         sum_prefill_tokens=sum(counted) if len(counted) == len(prefilled) else None,
         num_unfinished=unfinished,
     )
-
-
-def error_text(payload: bytes) -> str:
-    """One short line saying what an error answer complains about."""
-    try:
-        data = json.loads(payload)
-    except ValueError:
-        return shorten(payload.decode("utf-8", "replace"))
-    while isinstance(data, dict):
-        data = next((data[key] for key in ("error", "message", "detail") if key in data), None)
-    # A validation error repeats what was sent, which may be a prompt; only its reasons are kept.
-    reasons = dict.fromkeys(found[2] for found in _VALIDATION.finditer(str(data)))
-    return shorten("; ".join(reasons) if reasons else data)
-
-
-def mask_flags(text: str) -> str:
-    """Put ``***`` for the values of secret flags in a command line."""
-    return _SECRET_FLAG.sub(r"\1\2***", text)

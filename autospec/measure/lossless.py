@@ -21,7 +21,7 @@ from itertools import zip_longest
 from typing import Final, Protocol
 
 from autospec.errors import EngineError, MeasureError
-from autospec.evidence import Agreement, Fidelity, Lossless
+from autospec.fidelity import Agreement, Fidelity, Lossless
 from autospec.measurement import Request
 
 __all__ = [

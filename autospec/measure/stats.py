@@ -110,7 +110,9 @@ def summarize(values: Sequence[float]) -> Summary:
     return Summary(median, low, high, spread=(high - low) / 2 / median)
 
 
-def ratio(a: Sequence[float], b: Sequence[float], confidence: float = 0.95) -> Ratio:
+def ratio(
+    a: Sequence[float], b: Sequence[float], confidence: float = 0.95, *, noise_floor: float = 0.0
+) -> Ratio:
     """Ratio a/b of two arms' repeats, paired by repeat.
 
     The logarithms of the pairs' ratios are averaged so that one burst cannot move the mean far
@@ -123,6 +125,7 @@ def ratio(a: Sequence[float], b: Sequence[float], confidence: float = 0.95) -> R
         a: one positive figure a repeat.
         b: the same of the arm compared with, in the same order.
         confidence: probability that the interval holds the true ratio.
+        noise_floor: as ``from_logs`` takes it.
 
     Raises:
         MeasureError: the arms differ in length or are empty, or a figure is not positive; or the
@@ -132,7 +135,7 @@ def ratio(a: Sequence[float], b: Sequence[float], confidence: float = 0.95) -> R
         raise MeasureError(f"confidence is {confidence}, must be between 0 and 1")
     logs = log_ratios(a, b)
     reach = robust.critical(len(logs), 1 - confidence) if len(logs) > 1 else math.inf
-    return from_logs(logs, reach)
+    return from_logs(logs, reach, noise_floor)
 
 
 def log_ratios(a: Sequence[float], b: Sequence[float]) -> list[float]:

@@ -12,8 +12,8 @@ from rich.table import Table
 from autospec import metrics
 from autospec.bench.plan import load_of
 from autospec.bench.result import ArmResult, BenchResult, CompareResult, LoadFigures, Subject
-from autospec.evidence import Interval, Percentiles, WorkloadSummary
-from autospec.measurement import Run
+from autospec.evidence import Interval, WorkloadSummary
+from autospec.measurement import Percentiles, Run
 from autospec.metrics import Slo
 from autospec.report.tables import rate
 

@@ -9,7 +9,8 @@ from rich import box
 from rich.table import Table
 
 from autospec.config import SpecConfig
-from autospec.evidence import Failure, Interval, Lossless, Point
+from autospec.evidence import Failure, Interval, Point
+from autospec.fidelity import Lossless
 from autospec.profile import Profile
 from autospec.tune.study import Trial
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from autospec import schema
 from autospec.config import SpecConfig
-from autospec.evidence import Lossless
+from autospec.fidelity import Lossless
 from autospec.measure import lossless
 from autospec.measurement import Request
 

@@ -166,7 +166,8 @@ class Arms:
     async def _drive(
         self, url: str, plan: PassPlan, work: _Work
     ) -> tuple[tuple[Run, ...], dict[str, Any]]:
-        async with EngineClient(url) as client:
+        stall_s = self._prepared.request.stall_timeout_s
+        async with EngineClient(url, stall_timeout_s=stall_s) as client:
             info = await client.server_info()
             runs = await work(Harness(client, self._prepared.parts, plan=plan), client)
         return runs, {**info.resolved, "max_total_num_tokens": info.max_total_num_tokens}

@@ -9,7 +9,8 @@ from typing import Final
 
 from autospec.config import SpecConfig
 from autospec.engine.args import differences, server_args
-from autospec.evidence import Failure, Lossless, Noise, Point, Provenance, Target, WorkloadSummary
+from autospec.evidence import Failure, Noise, Point, Provenance, Target, WorkloadSummary
+from autospec.fidelity import Lossless
 from autospec.measure import stats
 from autospec.measure.checks import unequal_limits
 from autospec.measurement import Measurement
@@ -57,17 +58,23 @@ class _Pair:
     ratios: dict[int, stats.Ratio]
 
 
-def needs_confirmation(outcome: SearchOutcome) -> bool:
+def needs_confirmation(outcome: SearchOutcome, noise: Noise | None = None) -> bool:
     """Whether the best candidate may be faster than plain decoding at all.
 
-    A best candidate that is clearly slower on the prompts it was chosen on needs no further look:
-    held-out prompts would favour it even less.
+    A best candidate that is clearly slower on the prompts it was chosen on, and by more than this
+    machine's noise, needs no further look: held-out prompts would favour it even less.
     """
+    ratios = _search_ratios(outcome, noise)
+    return bool(ratios) and stats.combine(list(ratios.values())).high >= 1
+
+
+def _search_ratios(outcome: SearchOutcome, noise: Noise | None) -> dict[int, stats.Ratio]:
+    """The best candidate against plain decoding at each load; nothing without a candidate."""
     if not outcome.ranked:
-        return False
+        return {}
     best = outcome.ranked[0].measurement
-    ratios = points.versus(best, outcome.baseline, "tune")
-    return stats.combine(list(ratios.values())).high >= 1
+    floor = noise.floor if noise else 0.0
+    return points.versus(best, outcome.baseline, "tune", noise_floor=floor)
 
 
 def conclude(prepared: Prepared, evidence: Evidence, provenance: Provenance) -> Profile:
@@ -120,10 +127,9 @@ def _decisive_pair(evidence: Evidence) -> _Pair | None:
     if confirmation and confirmation.finalist and confirmation.plain and confirmation.look:
         ratios = dict(confirmation.look.levels)
         return _Pair(confirmation.finalist, confirmation.plain, "confirm", ratios)
-    if outcome.ranked:
-        best = outcome.ranked[0].measurement
-        ratios = points.versus(best, outcome.baseline, "tune")
-        return _Pair(best, outcome.baseline, "tune", ratios)
+    ratios = _search_ratios(outcome, evidence.noise)
+    if ratios:
+        return _Pair(outcome.ranked[0].measurement, outcome.baseline, "tune", ratios)
     return None
 
 

@@ -15,7 +15,7 @@ from functools import partial
 
 from autospec.config import PLAIN, SpecConfig
 from autospec.errors import AutospecError
-from autospec.evidence import Lossless
+from autospec.fidelity import Lossless
 from autospec.measure.sequential import Look, StoppingRule
 from autospec.measurement import Measurement
 from autospec.tune.budget import format_duration

@@ -7,20 +7,26 @@ from typing import Literal
 
 from autospec import metrics
 from autospec.config import SpecConfig
-from autospec.evidence import Acceptance, Interval, Percentiles, Point, StepTime
+from autospec.evidence import Acceptance, Interval, Point, StepTime
 from autospec.measure import stats, steps
-from autospec.measurement import Measurement
+from autospec.measurement import Measurement, Percentiles
 
 __all__ = ["acceptance", "interval", "points", "schedule", "short", "step_times", "versus"]
 
 Part = Literal["tune", "confirm"]
 
 
-def versus(measurement: Measurement, plain: Measurement, part: Part) -> dict[int, stats.Ratio]:
+def versus(
+    measurement: Measurement, plain: Measurement, part: Part, *, noise_floor: float = 0.0
+) -> dict[int, stats.Ratio]:
     """Throughput over plain decoding's at each concurrency, paired by repeat."""
     levels = sorted({run.concurrency for run in plain.runs if run.part == part})
     return {
-        level: stats.ratio(measurement.throughputs(level, part), plain.throughputs(level, part))
+        level: stats.ratio(
+            measurement.throughputs(level, part),
+            plain.throughputs(level, part),
+            noise_floor=noise_floor,
+        )
         for level in levels
     }
 
@@ -108,7 +114,7 @@ def short(value: float) -> float:
     return float(f"{value:.5g}")
 
 
-def _percentiles(found: metrics.Percentiles | None) -> Percentiles | None:
+def _percentiles(found: Percentiles | None) -> Percentiles | None:
     if found is None:
         return None
     return Percentiles(short(found.p50), short(found.p90), short(found.p99))

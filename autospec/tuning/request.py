@@ -46,6 +46,8 @@ class TuneRequest:
         attention_backend: of every arm; None for each arm's own best.
         page_size: tokens a page of the KV cache in every arm; None for each arm's own best.
         launch_timeout_s: how long a server may take to be ready.
+        stall_timeout_s: longest time without a byte from the server before a request counts as
+            lost.
         extra: SGLang flags passed through to every arm.
         budget_s: wall time over all sessions; None for no limit.
         max_trials: candidates to measure, plain decoding not counted; None for no limit.
@@ -79,6 +81,7 @@ class TuneRequest:
     attention_backend: str | None = None
     page_size: int | None = None
     launch_timeout_s: float = 600.0
+    stall_timeout_s: float = 120.0
     extra: tuple[str, ...] = ()
     budget_s: float | None = None
     max_trials: int | None = None

@@ -128,7 +128,7 @@ def _run(
     listener.note(f"search ended: {outcome.stop_reason}")
     noise = known_noise(study, outcome.baseline)
     confirmation = None
-    if needs_confirmation(outcome):
+    if needs_confirmation(outcome, noise):
         finalist = outcome.ranked[0].config
         listener.note(f"confirming {finalist.label} on held-out prompts")
         plan = _confirm_plan(request, noise)

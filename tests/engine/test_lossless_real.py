@@ -16,7 +16,7 @@ from autospec.engine import cpu
 from autospec.engine.args import Deployment, server_args
 from autospec.engine.client import EngineClient
 from autospec.engine.server import ServerProcess
-from autospec.evidence import Lossless
+from autospec.fidelity import Lossless
 from autospec.measure.lossless import Answers, check, collect
 from autospec.measurement import Request
 

@@ -11,7 +11,7 @@ import pytest
 from autospec.engine import wire
 from autospec.engine.client import EngineClient
 from autospec.errors import MeasureError, WireError
-from autospec.evidence import Lossless
+from autospec.fidelity import Lossless
 from autospec.measure.lossless import Answers, check, collect
 from autospec.measurement import Request, Sampling
 from tests.fake_sglang import FakeSGLang

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from autospec.engine import wire
+from autospec.engine import redact, wire
 from autospec.errors import RequestError, WireError
 from autospec.measurement import DecodeMoments, Request, Sampling
 
@@ -271,7 +271,7 @@ def test_decode_moments_may_be_absent_but_not_short() -> None:
 def test_error_text_finds_the_reason_in_every_shape(name: str, text: str) -> None:
     """Each form of error answer that SGLang has gives one short line."""
     payload = json.dumps(json.loads(recorded("errors.json"))[name]["json"]).encode()
-    said = wire.error_text(payload)
+    said = redact.error_text(payload)
     assert said.startswith(text)
     assert len(said) <= 300
 
@@ -279,7 +279,7 @@ def test_error_text_finds_the_reason_in_every_shape(name: str, text: str) -> Non
 def test_error_text_of_a_validation_error_leaves_the_input_out() -> None:
     """A validation error repeats what was sent; only its reasons are kept, each once."""
     payload = json.dumps(json.loads(recorded("errors.json"))["tokenize_bad"]["json"]).encode()
-    said = wire.error_text(payload)
+    said = redact.error_text(payload)
     assert said.startswith("Value error, 'role' must be one of")
     assert said.endswith("; Field required")
     assert "'input'" not in said
@@ -288,8 +288,8 @@ def test_error_text_of_a_validation_error_leaves_the_input_out() -> None:
 
 def test_error_text_of_no_json_is_one_line() -> None:
     """A proxy's page, or nothing at all, still makes one line."""
-    assert wire.error_text(b"<h1>Bad\nGateway</h1>") == "<h1>Bad Gateway</h1>"
-    assert wire.error_text(b"{}") == "no reason given"
+    assert redact.error_text(b"<h1>Bad\nGateway</h1>") == "<h1>Bad Gateway</h1>"
+    assert redact.error_text(b"{}") == "no reason given"
 
 
 def test_bodies_say_what_is_asked() -> None:

@@ -54,6 +54,7 @@ def changed(**changes: object) -> Run:
         replace(changed(cached_tokens=2), server=replace(COUNTS, num_prefill_tokens=10)),
         replace(RUN, server=ServerDelta(9, 1.5, 10.0, 18)),
         changed(finish_reason="length", server_latency_s=None),
+        replace(RUN, records=tuple(replace(r, finish_reason="length") for r in RECORDS * 3)),
         replace(RUN, request_rate=2.0),
     ],
     ids=[
@@ -63,6 +64,7 @@ def changed(**changes: object) -> Run:
         "shared-prefix",
         "one-step-beyond-each-end",
         "one-at-its-limit",
+        "few-at-their-limits",
         "arrivals-at-a-rate",
     ],
 )
@@ -99,9 +101,9 @@ def test_a_sound_pass_has_no_warnings(run: Run) -> None:
             ),
         ),
         (
-            replace(RUN, records=tuple(replace(r, finish_reason="length") for r in RECORDS)),
+            replace(RUN, records=tuple(replace(r, finish_reason="length") for r in RECORDS * 4)),
             (
-                "none of 3 answers ended by itself, all at max_new_tokens: their lengths are not"
+                "none of 12 answers ended by itself, all at max_new_tokens: their lengths are not"
                 " the model's own; ask for more tokens, or see that the server does not ignore the"
                 " end-of-text token"
             ),

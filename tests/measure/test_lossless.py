@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from autospec import schema
 from autospec.errors import EngineError, MeasureError, RequestError, SchemaError
-from autospec.evidence import Agreement, Lossless
+from autospec.fidelity import Agreement, Lossless
 from autospec.measure.lossless import (
     NEAR_TIE,
     SIGNIFICANCE,

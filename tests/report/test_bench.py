@@ -9,8 +9,8 @@ from rich.console import Console
 
 from autospec.bench.result import ArmResult, CompareResult, LoadFigures, Made, Subject
 from autospec.config import PLAIN
-from autospec.evidence import Interval, Percentiles, WorkloadSummary
-from autospec.measurement import RequestRecord, Run
+from autospec.evidence import Interval, WorkloadSummary
+from autospec.measurement import Percentiles, RequestRecord, Run
 from autospec.report.bench import BenchView, print_compare
 
 FAST = 123456.7

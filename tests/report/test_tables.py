@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from autospec.config import PLAIN, SpecConfig
-from autospec.evidence import Agreement, Interval, Lossless, Noise, Point
+from autospec.evidence import Interval, Noise, Point
+from autospec.fidelity import Agreement, Lossless
 from autospec.report.tables import evidence_lines, points_table, rate, times
 from tests.test_profile import make_profile
 

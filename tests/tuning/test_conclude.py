@@ -11,7 +11,8 @@ import pytest
 from autospec.config import PLAIN, SpecConfig
 from autospec.engine.args import Deployment
 from autospec.engine.models import ModelInfo
-from autospec.evidence import Agreement, Environment, Lossless, Provenance
+from autospec.evidence import Environment, Interval, Noise, Provenance
+from autospec.fidelity import Agreement, Lossless
 from autospec.measure.sequential import StoppingRule
 from autospec.measure.split import split
 from autospec.measure.workload import read_workload
@@ -139,6 +140,19 @@ def test_clear_loss_needs_no_confirmation(prepared: Prepared) -> None:
     assert profile.verdict.decision == "slower"
     assert profile.verdict.part == "tune"
     assert profile.choice.config == PLAIN
+
+
+def test_loss_within_the_machines_noise_is_confirmed_before_it_counts(prepared: Prepared) -> None:
+    """Ten per cent slower means little where two launches of plain decoding differ by twenty."""
+    best = arm(NGRAM, (9, 9, 9.01))
+    outcome = SearchOutcome(
+        arm(PLAIN, STEADY), (Ranked(NGRAM, -0.1, 2, lambda _number: best),), "done"
+    )
+    noisy = Noise(Interval(1.2, 1.1, 1.3), floor=0.18, repeats=3, loads=())
+    assert not needs_confirmation(outcome)
+    assert needs_confirmation(outcome, noisy)
+    profile = conclude(prepared, Evidence(outcome, None, noise=noisy), PROVENANCE)
+    assert profile.verdict.decision == "inconclusive"
 
 
 def test_failed_confirmation_is_inconclusive(prepared: Prepared) -> None:
