@@ -112,11 +112,11 @@ lint: install ## format check, ruff, mypy
 .PHONY: test-fast
 test-fast: tools ## the tests that need no SGLang
 	@($(call install,fast))
-	"$(BIN)/pytest" -q -m 'not engine' -n 2
+	"$(BIN)/pytest" -q -m 'not engine' -n 2 --dist worksteal
 
 .PHONY: test
 test: lint model ## set everything up, then all checks and all tests
-	@"$(BIN)/pytest" -q -m 'not engine' -n 2
+	@"$(BIN)/pytest" -q -m 'not engine' -n 2 --dist worksteal
 	timeout --foreground --kill-after=60 "$(ENGINE_TIMEOUT)" "$(BIN)/pytest" -q -m engine
 
 .PHONY: bench-cpu

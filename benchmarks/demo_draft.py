@@ -184,14 +184,19 @@ def append(path: Path, line: dict[str, Any]) -> None:
 
 
 def table(lines: Sequence[dict[str, Any]]) -> str:
-    """Markdown: a row for each class and arm, with both launches' ratio to plain decoding."""
+    """Markdown: a row for each class and arm, with the ratio to plain decoding in each round.
+
+    A round that not every arm has yet is left out.
+    """
+    names = list(dict.fromkeys(line["arm"] for line in lines))
+    made = [line["turn"] for line in lines]
+    turns = sorted(turn for turn in set(made) if made.count(turn) == len(names))
     found = {
         (line["arm"], line["turn"], each["class"], each["concurrency"]): each
         for line in lines
         for each in line["passes"]
+        if line["turn"] in turns
     }
-    names = list(dict.fromkeys(line["arm"] for line in lines))
-    turns = sorted({line["turn"] for line in lines})
     heads = " | ".join(f"concurrency {level}" for level in CONCURRENCIES)
     rows = [f"| class | arm | accept length | {heads} |", "|---|---|---|" + "---|" * 3]
     for label in sorted({key[2] for key in found}):
@@ -242,13 +247,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("results", type=Path, help="results file, made or gone on with")
     parser.add_argument("--draft", type=Path, default=Path("examples/demo-draft"))
+    parser.add_argument("--show", action="store_true", help="measure nothing more")
     parser.add_argument("--lossless", action="store_true", help="compare answers in float32")
     options = parser.parse_args()
     draft = str(options.draft.resolve())
     if options.lossless:
-        print(verdicts(compare(options.results, draft)))
+        show, make = verdicts, compare
     else:
-        print(table(measure(options.results, draft)))
+        show, make = table, measure
+    print(show(read(options.results) if options.show else make(options.results, draft)))
 
 
 if __name__ == "__main__":

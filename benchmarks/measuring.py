@@ -3,7 +3,9 @@
 * A/A: comparisons of a plain server with itself, passes interleaved (A B B A ...), stopped by the
   rule that compares configurations; how many end in a verdict that is false.
 * Throughput: passes in turn with ``python -m sglang.bench_serving`` on the same server, with the
-  same prompts and answer lengths; both figures over the whole run, its start and end too.
+  same prompts and answer lengths; both figures over the whole run, its start and end too. Lengths
+  differ between prompts: answers of one length end together, and how many of the next requests
+  then share a prefill is a matter of milliseconds.
 * Clocks: the same requests' throughput by the client's clock and by the server's.
 * Accept length: of an NGRAM server's passes, against its own ``avg_spec_accept_length``.
 
@@ -43,6 +45,8 @@ from autospec.measurement import Run
 #: Most false verdicts, and most relative differences, that were promised.
 MOST_FALSE: Final = 1
 MOST_DIFFERENCE: Final = {"throughput": 0.02, "clocks": 0.02, "accept length": 0.01}
+#: Longest answers of successive prompts, as shares of their mean.
+LENGTHS: Final = (0.5, 1.25, 0.75, 1.5, 1.0)
 NGRAM: Final = SpecConfig(
     "NGRAM",
     num_draft_tokens=8,
@@ -76,11 +80,16 @@ def chat_text(prompt: Prompt) -> str:
 
 
 def workload(tokens: int) -> Workload:
-    """The demo prompts as texts, with answers of at most so many tokens."""
+    """The demo prompts as texts, with answers of at most about so many tokens."""
     source = read_workload(demo.prompts_path(), default_max_new_tokens=tokens)
     prompts = tuple(
-        replace(prompt, text=chat_text(prompt), messages=None, max_new_tokens=tokens)
-        for prompt in source.prompts
+        replace(
+            prompt,
+            text=chat_text(prompt),
+            messages=None,
+            max_new_tokens=max(1, round(tokens * LENGTHS[place % len(LENGTHS)])),
+        )
+        for place, prompt in enumerate(source.prompts)
     )
     return replace(source, prompts=prompts)
 
@@ -156,7 +165,6 @@ def bench_serving(url: str, prompts: Path, options: argparse.Namespace) -> dict[
             *("--base-url", url, "--model", str(options.model), "--tokenizer", str(options.model)),
             *("--dataset-name", "custom", "--dataset-path", str(prompts)),
             *("--num-prompts", str(options.requests)),
-            *("--sharegpt-output-len", str(options.tokens)),
             *("--max-concurrency", str(options.concurrency)),
             *("--disable-ignore-eos", "--flush-cache", "--disable-tqdm"),
             *("--output-file", str(result)),
@@ -179,8 +187,12 @@ async def against_bench_serving(
     tokens: dict[str, list[int]] = {"ours": [], "theirs": []}
     with tempfile.TemporaryDirectory(prefix="measuring-") as folder:
         path = Path(folder) / "prompts.jsonl"
-        texts = [prompt.text or "" for prompt in parts.tune.slice(0, options.requests)]
-        lines = [{"conversations": [{"value": text}, {"value": "an answer"}]} for text in texts]
+        # The tool asks for as many tokens as the answer in its file has; each of these is one.
+        lines = [
+            {"conversations": [{"value": prompt.text}, {"value": "a" + " a" * (limit - 1)}]}
+            for prompt in parts.tune.slice(0, options.requests)
+            if (limit := prompt.max_new_tokens)
+        ]
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
         async with harness_at(url, parts, plan) as harness:
             for number in range(options.rounds):
@@ -291,7 +303,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--aa-tokens", type=int, default=24, help="longest answer of an A/A pass")
     parser.add_argument("--rounds", type=int, default=5, help="rounds with bench_serving")
     parser.add_argument("--requests", type=int, default=32, help="requests of other passes")
-    parser.add_argument("--tokens", type=int, default=64, help="longest answer of other passes")
+    parser.add_argument(
+        "--tokens", type=int, default=64, help="longest answer of other passes, on average"
+    )
     parser.add_argument("--json", type=Path, help="also write all values to this file")
     return parser.parse_args(arguments)
 
