@@ -10,13 +10,11 @@ from typing import Final
 from autospec import metrics
 from autospec.bench.plan import load_of
 from autospec.bench.result import ArmResult, LoadFigures, Subject
-from autospec.evidence import Interval
-from autospec.measure import stats
 from autospec.measure.checks import pass_warnings
 from autospec.measure.steps import step_times
-from autospec.measurement import Percentiles, Run
+from autospec.measurement import Run
 from autospec.metrics import Slo
-from autospec.tuning.points import short
+from autospec.tuning.points import latencies, short, spread
 
 __all__ = ["arm_result", "throughputs"]
 
@@ -59,11 +57,7 @@ def _figures(load: str, runs: Sequence[Run], slo: Slo | None) -> LoadFigures:
     chosen = [run for run in runs if load_of(run) == load]
     records = [record for run in chosen for record in run.records]
     values = throughputs(runs, load)
-    summary = stats.summarize(values)
-    latency = {
-        name: Percentiles(short(found.p50), short(found.p90), short(found.p99))
-        for name, found in metrics.latency_percentiles(records).items()
-    }
+    latency = latencies(records)
     length = metrics.accept_length(records)
     rates = metrics.accept_rate_per_pos(metrics.correct_histogram(records))
     steps = next(iter(step_times(chosen)), None)
@@ -71,7 +65,7 @@ def _figures(load: str, runs: Sequence[Run], slo: Slo | None) -> LoadFigures:
     return LoadFigures(
         load=load,
         throughputs=tuple(map(short, values)),
-        output_throughput=Interval(short(summary.median), short(summary.low), short(summary.high)),
+        output_throughput=spread(values),
         requests=len(chosen[0].records),
         ttft_ms=latency.get("ttft_ms"),
         tpot_ms=latency.get("tpot_ms"),

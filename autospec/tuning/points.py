@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from autospec import metrics
 from autospec.config import SpecConfig
 from autospec.evidence import Acceptance, Interval, Point, StepTime
 from autospec.measure import stats, steps
-from autospec.measurement import Measurement, Percentiles
+from autospec.measurement import Measurement, Percentiles, RequestRecord
 
-__all__ = ["acceptance", "interval", "points", "schedule", "short", "step_times", "versus"]
+__all__ = [
+    "acceptance",
+    "interval",
+    "latencies",
+    "points",
+    "schedule",
+    "short",
+    "spread",
+    "step_times",
+    "versus",
+]
 
 Part = Literal["tune", "confirm"]
 
@@ -44,23 +54,20 @@ def points(
     for level in sorted({run.concurrency for run in measurement.runs if run.part == part}):
         runs = [run for run in measurement.runs if (run.concurrency, run.part) == (level, part)]
         records = [record for run in runs for record in run.records]
-        summary = stats.summarize([run.output_throughput for run in runs])
         length = metrics.accept_length(records)
-        latencies = metrics.latency_percentiles(records)
+        latency = latencies(records)
         rows.append(
             Point(
                 config=measurement.config,
                 part=part,
                 concurrency=level,
-                output_throughput=Interval(
-                    short(summary.median), short(summary.low), short(summary.high)
-                ),
+                output_throughput=spread([run.output_throughput for run in runs]),
                 repeats=len(runs),
                 vs_plain=interval(ratios[level]) if ratios else None,
                 accept_length=None if length is None else short(length),
-                ttft_ms=_percentiles(latencies.get("ttft_ms")),
-                tpot_ms=_percentiles(latencies.get("tpot_ms")),
-                e2e_latency_ms=_percentiles(latencies.get("e2e_latency_ms")),
+                ttft_ms=latency.get("ttft_ms"),
+                tpot_ms=latency.get("tpot_ms"),
+                e2e_latency_ms=latency.get("e2e_latency_ms"),
             )
         )
     return tuple(rows)
@@ -114,7 +121,15 @@ def short(value: float) -> float:
     return float(f"{value:.5g}")
 
 
-def _percentiles(found: Percentiles | None) -> Percentiles | None:
-    if found is None:
-        return None
-    return Percentiles(short(found.p50), short(found.p90), short(found.p99))
+def spread(values: Sequence[float]) -> Interval:
+    """Median, lowest and highest of repeats, as a profile keeps them."""
+    summary = stats.summarize(values)
+    return Interval(short(summary.median), short(summary.low), short(summary.high))
+
+
+def latencies(records: Iterable[RequestRecord]) -> dict[str, Percentiles]:
+    """Latency percentiles by name, in ms, as a profile keeps them."""
+    return {
+        name: Percentiles(short(found.p50), short(found.p90), short(found.p99))
+        for name, found in metrics.latency_percentiles(records).items()
+    }
