@@ -141,14 +141,17 @@ async def answered(url: str) -> list[list[int]]:
         return list(await asyncio.gather(*map(one, requests)))
 
 
-def measure(path: Path, draft: str) -> list[dict[str, Any]]:
-    """Make every launch that the results file does not hold yet."""
+def measure(path: Path, draft: str, launches: int | None) -> list[dict[str, Any]]:
+    """Make the launches that the results file does not hold yet, or the next few of them."""
     names = list(arms(draft))
     done = read(path)
+    most = len(done) + launches if launches else None
     for turn, order in enumerate((names, names[::-1])):
         for name in order:
             if any((line["arm"], line["turn"]) == (name, turn) for line in done):
                 continue
+            if len(done) == most:
+                return done
             with serving(arms(draft)[name], "bfloat16") as server:
                 passes = asyncio.run(throughput(server.url, turn))
             done.append({"arm": name, "turn": turn, "passes": passes})
@@ -157,12 +160,15 @@ def measure(path: Path, draft: str) -> list[dict[str, Any]]:
     return done
 
 
-def compare(path: Path, draft: str) -> list[dict[str, Any]]:
+def compare(path: Path, draft: str, launches: int | None) -> list[dict[str, Any]]:
     """Let each arm answer in float32; plain decoding comes first."""
     done = read(path)
+    most = len(done) + launches if launches else None
     for name, config in arms(draft).items():
         if any(line["arm"] == name for line in done):
             continue
+        if len(done) == most:
+            return done
         with serving(config, "float32") as server:
             done.append({"arm": name, "answers": asyncio.run(answered(server.url))})
         append(path, done[-1])
@@ -248,6 +254,7 @@ def main() -> None:
     parser.add_argument("results", type=Path, help="results file, made or gone on with")
     parser.add_argument("--draft", type=Path, default=Path("examples/demo-draft"))
     parser.add_argument("--show", action="store_true", help="measure nothing more")
+    parser.add_argument("--launches", type=int, help="make at most so many of them now")
     parser.add_argument("--lossless", action="store_true", help="compare answers in float32")
     options = parser.parse_args()
     draft = str(options.draft.resolve())
@@ -255,7 +262,10 @@ def main() -> None:
         show, make = verdicts, compare
     else:
         show, make = table, measure
-    print(show(read(options.results) if options.show else make(options.results, draft)))
+    if options.show:
+        print(show(read(options.results)))
+    else:
+        print(show(make(options.results, draft, options.launches)))
 
 
 if __name__ == "__main__":

@@ -3,9 +3,9 @@
 * A/A: comparisons of a plain server with itself, passes interleaved (A B B A ...), stopped by the
   rule that compares configurations; how many end in a verdict that is false.
 * Throughput: passes in turn with ``python -m sglang.bench_serving`` on the same server, with the
-  same prompts and answer lengths; both figures over the whole run, its start and end too. Lengths
-  differ between prompts: answers of one length end together, and how many of the next requests
-  then share a prefill is a matter of milliseconds.
+  same prompts, order and answer lengths; both figures over the whole run, its start and end too.
+  Lengths differ between prompts: answers of one length end together, and how many of the next
+  requests then share a prefill is a matter of milliseconds.
 * Clocks: the same requests' throughput by the client's clock and by the server's.
 * Accept length: of an NGRAM server's passes, against its own ``avg_spec_accept_length``.
 
@@ -18,6 +18,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import random
 import statistics
 import subprocess
 import sys
@@ -47,6 +48,8 @@ MOST_FALSE: Final = 1
 MOST_DIFFERENCE: Final = {"throughput": 0.02, "clocks": 0.02, "accept length": 0.01}
 #: Longest answers of successive prompts, as shares of their mean.
 LENGTHS: Final = (0.5, 1.25, 0.75, 1.5, 1.0)
+#: Seed by which SGLang's tool shuffles its prompts.
+SHUFFLE_SEED: Final = 42
 NGRAM: Final = SpecConfig(
     "NGRAM",
     num_draft_tokens=8,
@@ -166,8 +169,8 @@ def bench_serving(url: str, prompts: Path, options: argparse.Namespace) -> dict[
             *("--dataset-name", "custom", "--dataset-path", str(prompts)),
             *("--num-prompts", str(options.requests)),
             *("--max-concurrency", str(options.concurrency)),
-            *("--disable-ignore-eos", "--flush-cache", "--disable-tqdm"),
-            *("--output-file", str(result)),
+            *("--disable-ignore-eos", "--flush-cache", "--disable-tqdm", "--output-details"),
+            *("--seed", str(SHUFFLE_SEED), "--output-file", str(result)),
         ]
         ended = subprocess.run(  # noqa: S603 - SGLang's own tool, by this interpreter
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600, check=False
@@ -176,6 +179,25 @@ def bench_serving(url: str, prompts: Path, options: argparse.Namespace) -> dict[
             raise SystemExit(ended.stdout.decode()[-2000:])
         found: dict[str, Any] = json.loads(result.read_text().splitlines()[-1])
     return found
+
+
+def before_shuffling(lines: Sequence[str]) -> list[str]:
+    """Lines in an order that the tool's shuffle turns into the one given."""
+    order = list(range(len(lines)))
+    random.Random(SHUFFLE_SEED).shuffle(order)  # noqa: S311 - the tool's own shuffle, foreseen
+    placed = dict(zip(order, lines, strict=True))
+    return [placed[place] for place in range(len(lines))]
+
+
+def require_same_order(run: Run, result: Mapping[str, Any]) -> None:
+    """Refuse a round in which the tool sent the prompts in another order."""
+    ours = [record.prompt_tokens for record in sorted(run.records, key=lambda r: r.start_s)]
+    if sorted(ours) != sorted(result["input_lens"]):
+        raise SystemExit("bench_serving sent other prompts")
+    moved = sum(a != b for a, b in zip(ours, result["input_lens"], strict=True))
+    # Requests sent in the same instant may be listed in either order.
+    if moved > len(ours) / 4:
+        raise SystemExit(f"bench_serving sent {moved} of {len(ours)} prompts at another place")
 
 
 async def against_bench_serving(
@@ -189,11 +211,11 @@ async def against_bench_serving(
         path = Path(folder) / "prompts.jsonl"
         # The tool asks for as many tokens as the answer in its file has; each of these is one.
         lines = [
-            {"conversations": [{"value": prompt.text}, {"value": "a" + " a" * (limit - 1)}]}
-            for prompt in parts.tune.slice(0, options.requests)
-            if (limit := prompt.max_new_tokens)
+            json.dumps({"conversations": [{"value": p.text}, {"value": " ".join("a" * limit)}]})
+            for p in parts.tune.slice(0, options.requests)
+            if (limit := p.max_new_tokens)
         ]
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        path.write_text("\n".join(before_shuffling(lines)) + "\n")
         async with harness_at(url, parts, plan) as harness:
             for number in range(options.rounds):
                 for name in (("ours", "theirs"), ("theirs", "ours"))[number % 2]:
@@ -207,6 +229,7 @@ async def against_bench_serving(
                         result = await asyncio.to_thread(bench_serving, url, path, options)
                         found[name].append(result["output_throughput"])
                         tokens[name].append(result["total_output_tokens"])
+                require_same_order(run, result)
                 say(
                     f"  round {number + 1}: ours {found['ours'][-1]:.2f} tokens/s"
                     f" ({tokens['ours'][-1]} tokens), bench_serving {found['theirs'][-1]:.2f}"
@@ -257,14 +280,17 @@ def conclude(found: Mapping[str, Any]) -> dict[str, tuple[str, float, float]]:
     decisions = [comparison["decision"] for comparison in found["a_a"]]
     false = sum(decision in ("faster", "slower") for decision in decisions)
     figures = {
-        "throughput": statistics.median(found["ours"]) / statistics.median(found["theirs"]) - 1,
+        "throughput": statistics.median(
+            ours / theirs for ours, theirs in zip(found["ours"], found["theirs"], strict=True)
+        )
+        - 1,
         "clocks": statistics.median(found["clocks"]) - 1,
         "accept length": max(
             (ours / theirs - 1 for ours, theirs in found["accept_lengths"]), key=abs
         ),
     }
     titles = {
-        "throughput": "ours over bench_serving, medians",
+        "throughput": "ours over bench_serving, median",
         "clocks": "client's clock over server's, median",
         "accept length": "ours over the server's own, worst",
     }
