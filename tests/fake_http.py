@@ -24,9 +24,10 @@ from tests.fake_model import (
     resolve,
     tokenize,
 )
+from tests.fake_openai import OpenAIEndpoints
 
 _SAMPLING = {"max_new_tokens", "temperature", "top_p", "top_k", "min_p", "stop", "ignore_eos", "n"}
-_IN_STREAM = ("cut", "stall", "garbage")
+_IN_STREAM = ("silent", "cut", "stall", "garbage")
 _OPEN_PATHS = {"/ready", "/health", "/health_generate", "/metrics"}
 
 
@@ -62,6 +63,7 @@ class FakeServer:
     async def serve(self, host: str, port: int) -> int:
         """Listen, and be ready after the start-up delay; returns the port."""
         self.scheduler = Scheduler(self.settings, self._step_s)
+        self._closing = asyncio.Event()
         self._stepping = asyncio.create_task(self.scheduler.run())
         app = web.Application(middlewares=[self._authorise], client_max_size=2**26)
         app.add_routes(
@@ -73,11 +75,13 @@ class FakeServer:
                 web.get("/server_info", self._server_info),
                 web.get("/model_info", self._model_info),
                 web.get("/v1/loads", self._loads),
+                *([web.get("/metrics", self._metrics)] if self.settings["enable_metrics"] else []),
                 web.post("/v1/tokenize", self._tokenize),
                 web.post("/generate", self._generate),
                 web.post("/flush_cache", self._flush),
                 web.post("/set_internal_state", self._set_internal_state),
                 web.post("/abort_request", self._abort),
+                *OpenAIEndpoints(self).routes(),
             ]
         )
         self._runner = web.AppRunner(app, shutdown_timeout=0.5)
@@ -95,11 +99,14 @@ class FakeServer:
 
     async def close(self) -> None:
         """Stop listening and stepping, and drop what still runs."""
+        self._closing.set()
         await self._runner.cleanup()
         rest = asyncio.all_tasks() - {asyncio.current_task()}
         for task in rest:
             task.cancel()
         await asyncio.gather(*rest, return_exceptions=True)
+        # Transports close in the turns of the loop that follow.
+        await asyncio.sleep(0.01)
 
     @web.middleware
     async def _authorise(self, request: web.Request, handler: Any) -> web.StreamResponse:
@@ -139,9 +146,18 @@ class FakeServer:
         load = {
             "dp_rank": 0,
             "num_running_reqs": len(self.scheduler.running),
+            "num_waiting_reqs": len(self.scheduler.waiting),
+            "gen_throughput": 40.0 if self.scheduler.running else 0.0,
             "total_prefill_uncached_tokens": self.scheduler.prefilled,
         }
         return web.json_response({"loads": [load | {"decode_moments": self.scheduler.moments}]})
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        tokens = self.scheduler.moments[5]
+        name = "sglang:realtime_tokens_total"
+        return web.Response(
+            text=f'# TYPE {name} counter\n{name}{{mode="decode",tp_rank="0"}} {tokens}\n'
+        )
 
     async def _tokenize(self, request: web.Request) -> web.Response:
         body = await request.json()
@@ -161,7 +177,7 @@ class FakeServer:
         body = await request.json()
         self.requests.append(body)
         count = len(self.requests)
-        failure = self._fail(request, count)
+        failure = await self.fail(request, count)
         if failure is not None:
             return failure
         preferred = self.settings["preferred_sampling_params"] or {}
@@ -169,7 +185,7 @@ class FakeServer:
         for name in sampling.keys() - _SAMPLING:
             expected = ", ".join(f"`{known}`" for known in sorted(_SAMPLING))
             return _refuse(f"unknown field `{name}`, expected one of {expected}", flat=True)
-        ids = body["input_ids"]
+        ids = body["input_ids"] if "input_ids" in body else tokenize(body["text"])
         problem = self._too_long(len(ids), sampling.get("max_new_tokens", 128))
         if problem and not body.get("stream"):
             return _refuse(problem)
@@ -178,15 +194,24 @@ class FakeServer:
             return await _stream(request, [_event({"error": error}), b"data: [DONE]\n\n"])
         if body.get("return_logprob"):
             return self._logprobs(ids, body["top_logprobs_num"])
-        running = self._submit(ids, sampling, count)
+        running = self.submit(ids, sampling, count)
         if body.get("stream"):
-            kinds = (kind for kind in _IN_STREAM if _every(self.faults.get(kind), count))
-            return await self._stream_answer(request, running, next(kinds, None))
+            return await self._stream_answer(request, running, count)
         while await running.chunks.get() < len(running.ids):
             pass
-        return web.json_response(self._answer(running, running.sent))
+        return web.json_response(self.answer(running, running.sent, count))
 
-    def _fail(self, request: web.Request, count: int) -> web.Response | None:
+    def stream_fault(self, count: int) -> str | None:
+        """What goes wrong with the stream of a request."""
+        return next((kind for kind in _IN_STREAM if _every(self.faults.get(kind), count)), None)
+
+    async def wait(self) -> None:
+        """Do nothing until the server stops."""
+        await self._closing.wait()
+        raise asyncio.CancelledError
+
+    async def fail(self, request: web.Request, count: int) -> web.Response | None:
+        """The failure of a request before anything of its answer is sent."""
         if count > int(self.faults.get("die_after", count)):
             die("SIGQUIT received. signum=None, frame=None. It usually means one child failed.")
         if _every(self.faults.get("http500"), count):
@@ -195,9 +220,12 @@ class FakeServer:
             assert request.transport is not None
             request.transport.close()
             return web.Response()
+        if _every(self.faults.get("hang"), count):
+            await self.wait()
         return None
 
-    def _submit(self, ids: list[int], sampling: Mapping[str, Any], count: int) -> Running:
+    def submit(self, ids: list[int], sampling: Mapping[str, Any], count: int) -> Running:
+        """Queue a request."""
         endless = sampling.get("ignore_eos", False)
         running = self.scheduler.submit(ids, sampling.get("max_new_tokens", 128), endless=endless)
         for fault, by in (("lossy", 1), ("tied", 2)):
@@ -225,16 +253,19 @@ class FakeServer:
         return None
 
     async def _stream_answer(
-        self, request: web.Request, running: Running, fault: str | None
+        self, request: web.Request, running: Running, count: int
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
+        fault = self.stream_fault(count)
+        if fault == "silent":
+            await self.wait()
         sent = 0
         while sent < len(running.ids):
             sent = await running.chunks.get()
-            await response.write(_event(self._answer(running, sent)))
+            await response.write(_event(self.answer(running, sent, count)))
             if fault == "stall":
-                await asyncio.Event().wait()
+                await self.wait()
             if fault == "garbage":
                 await response.write(b'data: {"text": "half of an ans\n\n')
             if fault == "cut":
@@ -244,7 +275,8 @@ class FakeServer:
         await response.write(b"data: [DONE]\n\n")
         return response
 
-    def _answer(self, running: Running, sent: int) -> dict[str, Any]:
+    def answer(self, running: Running, sent: int, count: int) -> dict[str, Any]:
+        """An answer as far as it goes, with what is said of it."""
         meta: dict[str, Any] = {
             "id": f"{id(running):x}",
             "finish_reason": None,
@@ -268,6 +300,8 @@ class FakeServer:
                     "spec_accept_length": sent / steps,
                     "spec_correct_drafts_histogram": running.histogram,
                 }
+            if _every(self.faults.get("untrue"), count):
+                meta |= {"spec_verify_ct": "many", "spec_correct_drafts_histogram": [-1, None]}
         ids = running.ids[:sent]
         return {
             "text": " ".join(f"w{token}" for token in ids),

@@ -163,6 +163,8 @@ class Scheduler:
         self._step_s = step_s
         self._tokens = settings["speculative_num_draft_tokens"] or 1
         self._topk = settings["speculative_eagle_topk"] or 1
+        #: Chance that a draft is right; None leaves it to method and prompt.
+        self.skill: float | None = None
         self._steps = settings["speculative_num_steps"] or 0
         self._depth = min(self._tokens - 1, 8) if self.algorithm == "NGRAM" else self._steps
         self.moments = [0.0] * 6
@@ -254,6 +256,8 @@ class Scheduler:
         return 1 + correct
 
     def _chance(self, prompt: tuple[int, ...]) -> float:
+        if self.skill is not None:
+            return self.skill
         if self.algorithm == "NGRAM" and prompt in self._memory:
             return 0.97
         repeated = 1 - len(set(prompt)) / len(prompt)

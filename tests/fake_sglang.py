@@ -8,6 +8,9 @@ without one) by a suffix ``@ALGORITHM``:
 ``die_after:N`` requests; ``http500:N`` and ``drop:N`` refuse every N-th request or close its
 connection without an answer; ``cut:N``, ``stall:N`` and ``garbage:N`` end every N-th stream after
 its first chunk, send nothing more, or go on with broken JSON;
+``hang:N`` and ``silent:N`` never answer every N-th request, or its stream after the headers;
+``untrue:N`` says of drafts what cannot be true;
+``no_plugin`` has it run without autospec's plugin, whose status it writes otherwise;
 ``lossy:N`` and ``tied:N`` answer every N-th with other tokens, far less likely or nearly as likely.
 """
 
@@ -27,6 +30,12 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from autospec.control.status import status_path
+from autospec.errors import AutospecError
+from autospec.plugin.asked import asked_for
+from autospec.plugin.plan import EngineFacts, inactive, make_plan
+from autospec.plugin.reporter import Reporter
+from autospec.plugin.steering import Steering
 from tests.fake_http import FakeServer, die, say
 from tests.fake_model import parse_flags
 
@@ -36,6 +45,7 @@ __all__ = ["FakeSGLang"]
 class FakeSGLang:
     """A fake server in a thread of its own, as a context manager; keywords are SGLang's settings.
 
+    It listens on ``port``, by default on a free one.
     ``server`` counts what was asked of it: ``requests``, ``flushes`` and ``aborts``.
     """
 
@@ -43,11 +53,12 @@ class FakeSGLang:
         self.server = FakeServer({"model_path": "fake/model", **settings}, faults, step_s)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._port = int(settings.get("port", 0))
         self.url = ""
 
     def __enter__(self) -> Self:
         self._thread.start()
-        port = self._run(self.server.serve("127.0.0.1", 0))
+        port = self._run(self.server.serve("127.0.0.1", self._port))
         self.url = f"http://127.0.0.1:{port}"
         self._start_up = asyncio.run_coroutine_threadsafe(self.server.start_up(), self._loop)
         if not {"hang_on", "slow_start"} & self.server.faults.keys():
@@ -70,6 +81,20 @@ class FakeSGLang:
         return asyncio.run_coroutine_threadsafe(job, self._loop).result(10)
 
 
+def _pretend_plugin(server: FakeServer, port: int) -> None:
+    """Report as the plugin does; nothing is switched."""
+    asked = asked_for(os.environ)
+    if asked is None or server.algorithm == "PLAIN" or "no_plugin" in server.faults:
+        return
+    depth = int(server.settings["speculative_num_draft_tokens"]) - 1
+    engine = EngineFacts(server.algorithm, depth)
+    try:
+        plan = make_plan(asked, engine)
+    except AutospecError as error:
+        plan = inactive(engine, error)
+    Reporter(Steering(plan, depth), asked, engine, path=status_path(port)).report()
+
+
 def _fail_to_start(error: str) -> None:
     say(f"[TP0] Scheduler hit an exception: Traceback (most recent call last):\n{error}\n")
     die("[TP0] Received sigquit from a child process. It usually means the child failed.")
@@ -85,6 +110,7 @@ async def _serve(server: FakeServer, host: str, port: int) -> None:
             "[Errno 98] error while attempting to bind on address "
             f"('{host}', {port}): address already in use"
         )
+    _pretend_plugin(server, port)
     starting = asyncio.create_task(server.start_up())
     starting.add_done_callback(lambda _: say("The server is fired up and ready to roll!"))
     await stopped.wait()

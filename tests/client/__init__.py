@@ -1,0 +1,1 @@
+"""Tests of the client, over real HTTP on the fake server."""
