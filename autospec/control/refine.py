@@ -1,0 +1,117 @@
+"""Step times that a running server corrects: a profile's, where the server shows nothing else.
+
+Each live step gives one ratio to the profile's time at its depth and batch size. Batch sizes share
+a cell with those of the same power of two. A cell's correction is the median of its last ratios,
+which stalls do not move, and counts only once it differs from 1 by more than noise and chance. Pure
+and bounded in memory.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import deque
+from typing import Final
+
+from autospec.control.costs import Costs
+
+__all__ = ["ENOUGH", "LiveCosts"]
+
+#: Steps of one cell from which on it may correct, and steps that it remembers.
+ENOUGH: Final = 8
+_REMEMBERED: Final = 64
+_RENEWAL: Final = 4
+#: Relative difference that is never worth a correction, and the least change of one.
+_NOISE: Final = 0.03
+_LEAST_CHANGE: Final = 0.01
+#: Standard errors by which a correction must differ from none.
+_SURE: Final = 3.0
+#: Of a normal distribution: standard deviation over median absolute deviation.
+_MAD: Final = 1.4826
+
+
+class _Cell:
+    """One depth and power of two: its last ratios, as logarithms."""
+
+    def __init__(self) -> None:
+        self.ratios: deque[float] = deque(maxlen=_REMEMBERED)
+        self.seen = 0
+        self.factor = 0.0
+
+    def learn(self, ratio: float, noise: float) -> bool:
+        """Take one ratio; whether the correction changed."""
+        self.ratios.append(ratio)
+        self.seen += 1
+        if self.seen < ENOUGH or self.seen % _RENEWAL:
+            return False
+        middle = statistics.median(self.ratios)
+        spread = _MAD * statistics.median(abs(value - middle) for value in self.ratios)
+        sure = abs(middle) > max(noise, _SURE * spread / math.sqrt(len(self.ratios)))
+        factor = middle if sure else 0.0
+        if abs(factor - self.factor) < _LEAST_CHANGE:
+            return False
+        self.factor = factor
+        return True
+
+
+class LiveCosts(Costs):
+    """A profile's step times with a server's own corrections.
+
+    Attributes:
+        version: rises with every change of a correction.
+    """
+
+    def __init__(self, costs: Costs, noise: float = 0.0) -> None:
+        """Begin with the profile's times.
+
+        Args:
+            costs: the profile's.
+            noise: absolute logarithm of a ratio that is the machine's own.
+        """
+        self._costs = costs
+        self._noise = max(noise, _NOISE)
+        self._cells: dict[tuple[int, int], _Cell] = {}
+        self.version = 0
+
+    @property
+    def depths(self) -> tuple[int, ...]:
+        """The drafting depths with step times, rising from 0."""
+        return self._costs.depths
+
+    def measured(self, depth: int) -> tuple[float, float]:
+        """As the profile's."""
+        return self._costs.measured(depth)
+
+    def time_ms(self, depth: int, batch_size: float) -> float:
+        """Time of one step.
+
+        Raises:
+            KeyError: nothing was measured at this depth.
+        """
+        return self._costs.time_ms(depth, batch_size) * math.exp(self._factor(depth, batch_size))
+
+    def learn(self, depth: int, batch_size: int, ms: float) -> None:
+        """Take the time of one step; depths that the profile does not know are passed over."""
+        if ms <= 0 or depth not in self._costs.depths:
+            return
+        key = depth, batch_size.bit_length()
+        cell = self._cells.get(key)
+        if cell is None:
+            cell = self._cells[key] = _Cell()
+        ratio = math.log(ms / self._costs.time_ms(depth, batch_size))
+        self.version += cell.learn(ratio, self._noise)
+
+    def known(self, depth: int, batch_size: int) -> bool:
+        """Whether enough steps of this depth were seen at about this batch size."""
+        cell = self._cells.get((depth, batch_size.bit_length()))
+        return cell is not None and cell.seen >= ENOUGH
+
+    def _factor(self, depth: int, batch_size: float) -> float:
+        """The correction of the nearest power of two that has enough steps; 0 where none has."""
+        mine = max(1, round(batch_size)).bit_length()
+        cells = [
+            (abs(power - mine), cell.factor)
+            for (deep, power), cell in self._cells.items()
+            if deep == depth and cell.seen >= ENOUGH
+        ]
+        return min(cells, default=(0, 0.0))[1]
