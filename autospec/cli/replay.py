@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from autospec.cli.options import json_option
+from autospec.cli.replay_search import search_command
 
 if TYPE_CHECKING:
     from autospec.control.costs import Costs
@@ -22,15 +23,16 @@ def replay_command() -> None:
     """Replay records without a server."""
 
 
+replay_command.add_command(search_command)
+
+
 @replay_command.command("policy")
 @click.argument("trace", metavar="TRACE.jsonl", type=click.Path(path_type=Path))
 @click.option(
     "--policy",
     "policy_name",
     metavar="NAME|PATH|MODULE:CLASS",
-    default="throughput",
-    show_default=True,
-    help="A shipped policy, a policy file, or a class of your own.",
+    help="A shipped policy, a file, or your own class.  [default: the profile's, or throughput]",
 )
 @click.option(
     "--profile",
@@ -47,7 +49,7 @@ def replay_command() -> None:
 @json_option
 def policy_command(
     trace: Path,
-    policy_name: str,
+    policy_name: str | None,
     profile_path: Path | None,
     costs_path: Path | None,
     *,
@@ -57,17 +59,18 @@ def policy_command(
 
     Simulated: tokens come from the trace, times from the table of step times.
     """
-    from autospec.control.load import load_policy, make_controller
+    from autospec.control.choose import policy_for
+    from autospec.control.load import make_controller
     from autospec.control.replay import Ground, replay
     from autospec.control.trace import read_trace
 
-    policy = load_policy(policy_name)
+    chosen = policy_for(profile_path, policy_name)
     ground = Ground(read_trace(trace), _costs(profile_path, costs_path))
-    result = replay(ground, make_controller(policy, ground.setting))
+    result = replay(ground, make_controller(chosen.policy, ground.setting))
     if as_json:
-        click.echo(json.dumps({"policy": policy_name, **result.to_json()}, indent=2))
+        click.echo(json.dumps({"policy": chosen.name, **result.to_json()}, indent=2))
     else:
-        _print(policy_name, result)
+        _print(chosen.name, result)
     if result.failed is not None:
         click.echo(f"the policy failed: {result.failed}", err=True)
         raise click.exceptions.Exit(1)

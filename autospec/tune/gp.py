@@ -1,7 +1,7 @@
 """Bayesian optimisation over the enumerated candidates. The only file that knows skopt.
 
 A Gaussian process models the log ratio to plain decoding; the candidate with the highest expected
-improvement is tried next.
+improvement is tried next. ``Residual`` models what another model leaves over.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from skopt.learning.gaussian_process.kernels import ConstantKernel, Matern
 from threadpoolctl import threadpool_limits
 
 from autospec.config import SpecConfig
-from autospec.tune.samplers import Proposal, encode, method
+from autospec.tune.samplers import Proposal, encode
+from autospec.tune.seen import Seen
+from autospec.tune.shapes import method
 
-__all__ = ["GPSampler"]
+__all__ = ["GPSampler", "Residual", "unit_columns"]
 
 #: Improvement below this (a log ratio, so about 1 %) is not worth a launch.
 XI: Final = 0.01
@@ -30,6 +32,12 @@ INITIAL_PER_METHOD: Final = 2
 INITIAL_LEAST: Final = 5
 #: Candidates drawn for each space-filling step; the one farthest from all tried is taken.
 DRAWN: Final = 32
+
+#: Trials from which on the residual's scales are found, not assumed.
+_ENOUGH: Final = 4
+#: A cost model misses by no less than this, and by no more, as a log ratio.
+_LEAST_SPREAD, _MOST_SPREAD = 0.02, 0.5
+_LEAST_NOISE: Final = 0.005
 
 Floats = NDArray[np.float64]
 
@@ -49,7 +57,7 @@ class GPSampler:
     def __init__(self, candidates: Sequence[SpecConfig], seed: int) -> None:
         self._candidates = sorted(set(candidates))
         self._index = {config: i for i, config in enumerate(self._candidates)}
-        self._rows = _unit_columns(encode(self._candidates))
+        self._rows = unit_columns(encode(self._candidates))
         self._seed = seed
         self._open = set(range(len(self._candidates)))
         self._values: dict[int, float | None] = {}
@@ -57,7 +65,7 @@ class GPSampler:
         self._starters = [typical[i] for i in np.random.default_rng(seed).permutation(len(typical))]
         self._num_initial = max(INITIAL_LEAST, INITIAL_PER_METHOD * len(typical))
 
-    def tell(self, config: SpecConfig, value: float | None) -> None:
+    def tell(self, config: SpecConfig, value: float | None, seen: Seen | None = None) -> None:  # noqa: ARG002  a part of the protocol
         """Report a result; see ``Sampler``."""
         index = self._index.get(config)
         if index is None:
@@ -111,6 +119,40 @@ class GPSampler:
         )
 
 
+class Residual:
+    """A Gaussian process around zero: what a model of the values missed, near where it was seen.
+
+    Args:
+        rows: of the trials, columns within [0, 1], shape (n, columns).
+        residuals: values less the model's, shape (n,).
+        error: standard deviation of the values' noise.
+        seed: of the model.
+    """
+
+    def __init__(self, rows: Floats, residuals: Floats, error: float, seed: int) -> None:
+        spread = float(np.sqrt((residuals**2).mean()))
+        amplitude = min(max(spread, _LEAST_SPREAD), _MOST_SPREAD)
+        kernel = ConstantKernel(amplitude**2, (_LEAST_SPREAD**2, _MOST_SPREAD**2)) * Matern(
+            length_scale=1.0, length_scale_bounds=(0.3, 3.0), nu=2.5
+        )
+        self._model = GaussianProcessRegressor(
+            kernel=kernel,
+            alpha=max(error, _LEAST_NOISE) ** 2,
+            optimizer="fmin_l_bfgs_b" if len(rows) >= _ENOUGH else None,
+            random_state=seed,
+        )
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", category=UserWarning, module=r"(sklearn|skopt)\.")
+            self._model.fit(rows, residuals)
+
+    def predict(self, rows: Floats) -> tuple[Floats, Floats]:
+        """Mean and standard deviation at each row."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", category=UserWarning, module=r"(sklearn|skopt)\.")
+            means, spreads = self._model.predict(rows, return_std=True)
+        return means, spreads
+
+
 def _fit(rows: Floats, losses: Floats, seed: int) -> Any:
     columns = rows.shape[1]
     matern = Matern(length_scale=np.ones(columns), length_scale_bounds=(0.1, 10.0), nu=2.5)
@@ -152,7 +194,7 @@ def _distances(left: Floats, right: Floats) -> Floats:
     return np.sqrt(squares)
 
 
-def _unit_columns(rows: Floats) -> Floats:
+def unit_columns(rows: Floats) -> Floats:
     """Scale each column to [0, 1]; a constant column becomes 0."""
     if not len(rows):
         return rows

@@ -17,16 +17,28 @@ from numpy.typing import NDArray
 
 from autospec.config import SpecConfig
 from autospec.errors import ConfigError
+from autospec.tune.seen import Seen
+from autospec.tune.shapes import method
 
-__all__ = ["SAMPLERS", "Proposal", "Sampler", "encode", "make_sampler"]
+__all__ = ["LEAST_GAIN", "SAMPLERS", "Proposal", "Sampler", "encode", "make_sampler"]
+
+#: A candidate of which a sampler expects less than this, as a log ratio, is not worth a trial.
+LEAST_GAIN: Final = 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A configuration to try next, and why it."""
+    """A configuration to try next, and why it.
+
+    Attributes:
+        config: what to try.
+        reason: one line.
+        gain: expected improvement on the best so far, as a log ratio, where the sampler knows.
+    """
 
     config: SpecConfig
     reason: str
+    gain: float | None = None
 
 
 class Sampler(Protocol):
@@ -36,12 +48,13 @@ class Sampler(Protocol):
         """The next candidate, or None when each was asked for or told."""
         ...
 
-    def tell(self, config: SpecConfig, value: float | None) -> None:
-        """Report a result; a configuration that is no candidate is ignored.
+    def tell(self, config: SpecConfig, value: float | None, seen: Seen | None = None) -> None:
+        """Report a result; a configuration that is no candidate is ignored, unless it is plain.
 
         Args:
             config: what was tried, asked for or not.
             value: the objective, larger is better; None or not finite when it could not run.
+            seen: what the trial showed beside it, as far as it is known.
         """
         ...
 
@@ -61,7 +74,7 @@ class InOrder:
         del self._waiting[config]
         return Proposal(config, self._reason)
 
-    def tell(self, config: SpecConfig, value: float | None) -> None:  # noqa: ARG002  a part of the protocol
+    def tell(self, config: SpecConfig, value: float | None, seen: Seen | None = None) -> None:  # noqa: ARG002  a part of the protocol
         """Take a configuration off the list."""
         self._waiting.pop(config, None)
 
@@ -84,11 +97,18 @@ def _gp(candidates: Sequence[SpecConfig], seed: int) -> Sampler:
     return GPSampler(candidates, seed)
 
 
+def _structured(candidates: Sequence[SpecConfig], seed: int) -> Sampler:
+    from autospec.tune.structured import StructuredSampler  # noqa: PLC0415  it loads skopt
+
+    return StructuredSampler(candidates, seed)
+
+
 #: Name on the command line -> (candidates, seed) -> sampler.
 SAMPLERS: Final[dict[str, Callable[[Sequence[SpecConfig], int], Sampler]]] = {
     "gp": _gp,
     "grid": grid,
     "random": random,
+    "structured": _structured,
 }
 
 
@@ -101,12 +121,6 @@ def make_sampler(name: str, candidates: Sequence[SpecConfig], seed: int) -> Samp
     if name not in SAMPLERS:
         raise ConfigError(f"unknown sampler {name!r}, must be one of {', '.join(SAMPLERS)}")
     return SAMPLERS[name](candidates, seed)
-
-
-def method(config: SpecConfig) -> str:
-    """What tells methods apart whose numbers do not compare: algorithm, draft model, corpus."""
-    corpus = config.option("ngram_external_corpus_path")
-    return f"{config.algorithm} {config.draft_model or ''} {corpus or ''}"
 
 
 def encode(configs: Sequence[SpecConfig]) -> NDArray[np.float64]:

@@ -15,7 +15,8 @@ from autospec.errors import AutospecError
 from autospec.measurement import Measurement
 from autospec.tune.budget import Budget, Clock, format_duration
 from autospec.tune.objective import Objective, score
-from autospec.tune.samplers import Proposal, Sampler
+from autospec.tune.samplers import LEAST_GAIN, Proposal, Sampler
+from autospec.tune.seen import seen_of
 from autospec.tune.study import Study, Trial
 from autospec.tune.trial import Listener, SilentListener, run_trial
 
@@ -99,7 +100,7 @@ def run_search(
     on_baseline(baseline)
     for trial in study.trials("tune"):
         if trial.has_ended:
-            sampler.tell(trial.config, trial.value if trial.state == "complete" else None)
+            search.tell(sampler, trial)
     again = deque(
         Proposal(trial.config, "interrupted before")
         for trial in interrupted
@@ -113,8 +114,10 @@ def run_search(
         if proposal is None:
             stop_reason = "every candidate was measured"
             break
-        trial = search.try_one(proposal, baseline)
-        sampler.tell(trial.config, trial.value)
+        if proposal.gain is not None and proposal.gain < LEAST_GAIN:
+            stop_reason = f"nothing left worth a trial: at best {proposal.gain:.2%} more expected"
+            break
+        search.tell(sampler, search.try_one(proposal, baseline))
     return SearchOutcome(baseline, search.ranked(), stop_reason)
 
 
@@ -153,6 +156,13 @@ class _Search:
         """Measure a candidate; what it does wrong becomes a failed trial."""
         trial, _ = self._run(proposal, lambda measured: self._objective(measured, baseline, "tune"))
         return trial
+
+    def tell(self, sampler: Sampler, trial: Trial) -> None:
+        """Report a trial that has ended; one that was stopped early has figures too."""
+        if trial.state == "failed":
+            sampler.tell(trial.config, None)
+        else:
+            sampler.tell(trial.config, trial.value, seen_of(self._study.measurement(trial.id)))
 
     def limit_reached(self, budget: Budget, reserve: Callable[[], float]) -> str:
         """Why no further candidate may be started, or nothing."""

@@ -32,6 +32,7 @@ DEFAULT_VALUES: Final[Mapping[str, Mapping[str, Values]]] = {
         "tokens": (4, 8, 12, 16, 24, 32),
         "breadth": (1, 2, 4, 8, 10),
         "match": ("BFS", "PROB"),
+        "sam_budget": (2, 4, 8, 16),
     },
     "STANDALONE": _TREE,
     "EAGLE": _TREE,
@@ -40,6 +41,7 @@ DEFAULT_VALUES: Final[Mapping[str, Mapping[str, Values]]] = {
     "DFLASH": _BLOCK,
     "DSPARK": _BLOCK,
 }
+_CORPUS_KNOB: Final = "sam_budget"
 _WITHOUT_DRAFT: Final = frozenset({"NGRAM"})
 #: The target's own checkpoint may carry the draft layers of these.
 _DRAFT_OPTIONAL: Final = frozenset({"NEXTN", "DSPARK"})
@@ -55,6 +57,8 @@ class SearchSpace:
             ``PLAIN`` may stand here: it is always measured and never a candidate.
         drafts: (algorithm, draft model) pairs; an algorithm may have several.
         narrowed: (``ALGORITHM.knob``, values) in place of ``DEFAULT_VALUES``.
+        corpus: n-gram corpus that ``NGRAM`` is tried with too, each ``sam_budget`` (drafts of a
+            step that come from it); without one that knob means nothing.
 
     Raises:
         ConfigError: an unknown algorithm, one without the draft model it needs, a draft for a
@@ -64,6 +68,7 @@ class SearchSpace:
     algorithms: tuple[str, ...] = ()
     drafts: tuple[tuple[str, str], ...] = ()
     narrowed: tuple[tuple[str, Values], ...] = ()
+    corpus: str | None = None
 
     def __post_init__(self) -> None:
         for algorithm in (*self.algorithms, *(name for name, _ in self.drafts)):
@@ -94,9 +99,10 @@ class SearchSpace:
     def values(self, algorithm: str) -> dict[str, Values]:
         """Knob -> values of one method, narrowed where the user asked for it."""
         narrowed = dict(self.narrowed)
-        defaults = DEFAULT_VALUES[algorithm]
         return {
-            knob: narrowed.get(f"{algorithm}.{knob}", values) for knob, values in defaults.items()
+            knob: narrowed.get(f"{algorithm}.{knob}", values)
+            for knob, values in DEFAULT_VALUES[algorithm].items()
+            if knob != _CORPUS_KNOB or self.corpus is not None
         }
 
 
@@ -170,7 +176,7 @@ def _meant(space: SearchSpace, name: str) -> list[tuple[str, str]]:
     meant = [
         (f"{searched}.{knob}", knob)
         for searched in space.searched
-        if knob in DEFAULT_VALUES[searched] and algorithm in ("", searched)
+        if knob in space.values(searched) and algorithm in ("", searched)
     ]
     if not meant:
         searched_names = ", ".join(space.searched) or "PLAIN only"
@@ -194,9 +200,15 @@ def _read_values(name: str, knob: str, listed: str) -> Values:
 
 def _method(space: SearchSpace, algorithm: str) -> Iterator[SpecConfig]:
     values = space.values(algorithm)
+    bare = {knob: given for knob, given in values.items() if knob != _CORPUS_KNOB}
     for draft in space.draft_models(algorithm):
+        for chosen in itertools.product(*bare.values()):
+            yield _config(algorithm, draft, dict(zip(bare, chosen, strict=True)))
+    if _CORPUS_KNOB in values and space.corpus is not None:
+        place = ("ngram_external_corpus_path", space.corpus)
         for chosen in itertools.product(*values.values()):
-            yield _config(algorithm, draft, dict(zip(values, chosen, strict=True)))
+            config = _config(algorithm, None, dict(zip(values, chosen, strict=True)))
+            yield replace(config, options=(*config.options, place))
 
 
 def _config(algorithm: str, draft: str | None, knobs: Mapping[str, int | str]) -> SpecConfig:

@@ -56,7 +56,7 @@ class Trial:
         ended: Unix time in seconds, None while running.
         seconds: what it took on the session's clock, None while running.
         value: the objective, where there is one.
-        error: one line, when it failed.
+        error: one line: why it failed, or why it was stopped early when it is ``pruned``.
         log_tail: last lines of the server's log, when it failed.
     """
 
@@ -174,7 +174,7 @@ class Study:
     def complete(
         self, trial_id: int, measurement: Measurement, value: float | None, seconds: float
     ) -> None:
-        """Record the result of a running trial.
+        """Record the result of a running trial; one that was stopped early is ``pruned``.
 
         Args:
             trial_id: what ``start`` gave.
@@ -191,10 +191,11 @@ class Study:
             raise MeasureError(f"{measurement.config}: a measured number is not finite") from error
         if value is not None and not math.isfinite(value):
             raise MeasureError(f"{measurement.config}: its value is {value}, must be finite")
+        state = "pruned" if measurement.stopped else "complete"
         self._end(
-            "UPDATE trials SET state = 'complete', ended = ?, seconds = ?, value = ?,"
-            " measurement = ? WHERE id = ? AND state = 'running'",
-            (self._now(), seconds, value, text, trial_id),
+            "UPDATE trials SET state = ?, ended = ?, seconds = ?, value = ?,"
+            " measurement = ?, error = ? WHERE id = ? AND state = 'running'",
+            (state, self._now(), seconds, value, text, measurement.stopped or None, trial_id),
         )
 
     def fail(self, trial_id: int, error: str, log_tail: str, seconds: float) -> None:
@@ -230,18 +231,32 @@ class Study:
         return self._trial(rows[0])
 
     def measurement(self, trial_id: int) -> Measurement:
-        """The measurement of a complete trial.
+        """The measurement of a trial that is complete or was stopped early.
 
         Raises:
             StudyError: the trial has none, or it cannot be read.
         """
-        rows = self._read("SELECT measurement FROM trials WHERE id = ?", (trial_id,))
-        if not rows or rows[0][0] is None:
-            raise StudyError(f"{self.folder}: trial {trial_id} has no measurement")
-        try:
-            return schema.load(Measurement, json.loads(rows[0][0]), "measurement")
-        except (ValueError, SchemaError) as error:
-            raise StudyError(f"{self._path}, trial {trial_id}: {error}") from error
+        return self._load("SELECT measurement FROM trials WHERE id = ?", trial_id)
+
+    def outline(self, trial_id: int, *, requests: bool = False) -> Measurement:
+        """The same without what is nearly all of it, so that many are quick to read.
+
+        Args:
+            trial_id: what ``start`` gave.
+            requests: keep the requests' records, without the times of their chunks.
+
+        Raises:
+            StudyError: as ``measurement`` does.
+        """
+        light = "json_remove(record.value, '$.chunk_s', '$.chunk_tokens')"
+        kept = f"(SELECT json_group_array({light}) FROM json_each(run.value, '$.records') record)"  # noqa: S608 -- no text of others
+        records = kept if requests else "json('[]')"
+        return self._load(
+            f"SELECT json_set(measurement, '$.runs', (SELECT json_group_array("  # noqa: S608 -- the same
+            f"json_set(run.value, '$.records', {records}))"
+            " FROM json_each(measurement, '$.runs') run)) FROM trials WHERE id = ?",
+            trial_id,
+        )
 
     def recover(self) -> tuple[Trial, ...]:
         """Put back what a dead session left running.
@@ -265,6 +280,15 @@ class Study:
     def seconds_used(self) -> float:
         """Time spent on trials by all sessions, in s; a trial lost to SIGKILL counts as nothing."""
         return float(self._read("SELECT TOTAL(seconds) FROM trials")[0][0])
+
+    def _load(self, statement: str, trial_id: int) -> Measurement:
+        rows = self._read(statement, (trial_id,))
+        if not rows or rows[0][0] is None:
+            raise StudyError(f"{self.folder}: trial {trial_id} has no measurement")
+        try:
+            return schema.load(Measurement, json.loads(rows[0][0]), "measurement")
+        except (ValueError, SchemaError) as error:
+            raise StudyError(f"{self._path}, trial {trial_id}: {error}") from error
 
     def _end(self, statement: str, values: tuple[Any, ...]) -> None:
         if self._change(statement, values).rowcount != 1:

@@ -36,7 +36,7 @@ class Listener(Protocol):
         ...
 
     def trial_finished(self, trial: Trial) -> None:
-        """A trial has ended, complete or failed."""
+        """A trial has ended: complete, stopped early, or failed."""
         ...
 
 
@@ -72,7 +72,7 @@ def run_trial(
         listener: told of the beginning and the end.
 
     Returns:
-        The trial, complete or failed, and what the configuration did wrong.
+        The trial, complete, pruned or failed, and what the configuration did wrong.
 
     Raises:
         AutospecError: what every further configuration would meet too; the trial is put back.

@@ -192,3 +192,29 @@ def test_any_text_narrows_or_is_refused(text: str) -> None:
         assert "\n" not in str(error)  # noqa: PT017  an error is one of two right outcomes
     else:
         assert texts(space) is not None
+
+
+def test_corpus_adds_ngram_with_it_at_every_budget() -> None:
+    """Each shape without the corpus stays; the label tells the budget, not where the file is."""
+    space = parse_space(
+        "tokens=8 breadth=1 match=BFS sam_budget=2,4", SearchSpace(corpus="/c/a.jsonl")
+    )
+    candidates = enumerate_space(space, tree_bound).candidates
+    place, budget = "ngram_external_corpus_path", "ngram_external_sam_budget"
+    assert {(c.option(place), c.option(budget)) for c in candidates} == {
+        (None, None),
+        ("/c/a.jsonl", 2),
+        ("/c/a.jsonl", 4),
+    }
+    assert {config.label for config in candidates} == {
+        "NGRAM tokens=8 match=BFS breadth=1",
+        "NGRAM tokens=8 sam_budget=2 match=BFS breadth=1",
+        "NGRAM tokens=8 sam_budget=4 match=BFS breadth=1",
+    }
+
+
+def test_budget_of_a_corpus_means_nothing_without_one() -> None:
+    """The knob is refused, and no configuration has it."""
+    with pytest.raises(ConfigError, match="sam_budget concerns no searched method"):
+        parse_space("sam_budget=2", SearchSpace())
+    assert not any("sam_budget" in text for text in texts(SearchSpace()))

@@ -73,6 +73,20 @@ def test_trials_are_read_back_as_they_were_written(folder: Path) -> None:
         assert study.seconds_used() == 47.5
 
 
+def test_a_trial_that_was_stopped_early_is_pruned_with_its_figures(folder: Path) -> None:
+    """Why it was stopped stands where a failure would; it is neither complete nor asked again."""
+    with new(folder) as study:
+        number = study.start(CANDIDATES[0], "tune", "a reason")
+        stopped = replace(RESULT, stopped="far behind")
+        study.complete(number, stopped, -0.5, 12.0)
+    with Study.open(folder) as study:
+        trial = study.trial(number)
+        assert (trial.state, trial.error, trial.value) == ("pruned", "far behind", -0.5)
+        assert trial.has_ended
+        assert study.measurement(number) == stopped
+        assert study.recover() == ()
+
+
 def test_the_request_is_kept(folder: Path) -> None:
     """A resumed study knows what it was begun for."""
     with new(folder) as study:

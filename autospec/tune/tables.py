@@ -1,0 +1,135 @@
+"""What a search is replayed on: a published table, a recorded grid, or synthetic worlds."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from autospec.config import SpecConfig
+from autospec.errors import ConfigError, SchemaError
+from autospec.tune.grid import Grid, GridRow, read_grid
+from autospec.tune.panels import read_panels
+from autospec.tune.problems import Problem, Result
+from autospec.tune.seen import LoadSeen, Seen
+from autospec.tune.worlds import make_world
+
+__all__ = ["grid_problem", "read_problems"]
+
+_SYNTHETIC: Final = re.compile(r"synthetic:(\d+)(?:-(\d+))?")
+_MOST_WORLDS: Final = 10_000
+
+
+def read_problems(table: str) -> tuple[Problem, ...]:
+    """Read the problems of a table.
+
+    Args:
+        table: ``synthetic:SEED`` or ``synthetic:FIRST-LAST``; or a file: a recorded grid, which
+            begins with the JSON of its header, or else a published table.
+
+    Raises:
+        SchemaError: the file cannot be read or is neither.
+        ConfigError: seeds that cannot be.
+    """
+    if table.startswith("synthetic:"):
+        return _worlds(table)
+    path = Path(table)
+    try:
+        with path.open("rb") as file:
+            first = file.read(64).lstrip()
+    except OSError as error:
+        raise SchemaError(f"{path}: cannot be read ({error.strerror})") from error
+    if first.startswith(b"{"):
+        return (grid_problem(read_grid(path), path.stem),)
+    return read_panels(path)
+
+
+def grid_problem(grid: Grid, name: str) -> Problem:
+    """A recorded grid as one problem: the geometric mean of the throughputs at its loads.
+
+    A configuration that did not run at one of the loads did not run. A trial draws, by its seed,
+    as many passes of each cell as the cell has, with replacement: what another day might have
+    shown.
+
+    Raises:
+        SchemaError: plain decoding did not run.
+    """
+    levels = grid.header.concurrencies
+    truth: dict[SpecConfig, float | None] = {}
+    for config in grid.configs:
+        speeds = [grid.throughput(config, level) for level in levels]
+        ran = [speed for speed in speeds if speed is not None]
+        truth[config] = statistics.geometric_mean(ran) if len(ran) == len(levels) else None
+    if not any(config.is_plain and speed for config, speed in truth.items()):
+        raise SchemaError(f"{name}: plain decoding did not run at every load of the grid")
+    places = {config: place for place, config in enumerate(sorted(truth))}
+
+    def reveal(config: SpecConfig, seed: int) -> Result:
+        if truth[config] is None:
+            return Result(None)
+        rng = np.random.default_rng([seed, places[config]])
+        return _trial([grid.cell(config, level) for level in levels], rng)
+
+    return Problem(name, truth, reveal)
+
+
+def _trial(cells: list[tuple[GridRow, ...]], rng: np.random.Generator) -> Result:
+    drawn = [[cell[int(i)] for i in rng.integers(len(cell), size=len(cell))] for cell in cells]
+    loads = tuple(_load(rows, cell) for rows, cell in zip(drawn, cells, strict=True))
+    histogram: list[int] = []
+    for row in (row for rows in drawn for row in rows):
+        histogram += [0] * (len(row.correct_histogram) - len(histogram))
+        for correct, count in enumerate(row.correct_histogram):
+            histogram[correct] += count
+    steps = sum(histogram)
+    rates = tuple(sum(histogram[d:]) / steps for d in range(1, len(histogram))) if steps else ()
+    launches = {row.launch: row.launch_s or 0.0 for cell in cells for row in cell}
+    seen = Seen(
+        loads,
+        1 + sum(rates) if steps else None,
+        rates,
+        steps or None,
+        error=_error(cells),
+        launch_s=statistics.fmean(launches.values()),
+        passes_s=sum(row.pass_s or 0.0 for rows in drawn for row in rows),
+    )
+    return Result(statistics.geometric_mean(load.throughput for load in loads), seen)
+
+
+def _load(rows: list[GridRow], cell: tuple[GridRow, ...]) -> LoadSeen:
+    throughput = statistics.median(row.output_throughput or 0.0 for row in rows)
+    counts = [row.server for row in rows if row.server is not None]
+    steps = sum(count.num_steps for count in counts)
+    if not steps:
+        return LoadSeen(cell[0].concurrency, throughput)
+    return LoadSeen(
+        cell[0].concurrency,
+        throughput,
+        sum(count.num_steps * count.batch_size for count in counts) / steps,
+        sum(count.num_steps * count.step_time_ms for count in counts) / steps,
+    )
+
+
+def _error(cells: list[tuple[GridRow, ...]]) -> float:
+    squares = 0.0
+    for cell in cells:
+        logs = [math.log(row.output_throughput or 1.0) for row in cell]
+        squares += statistics.variance(logs) / len(logs) if len(logs) > 1 else 0.0
+    return math.sqrt(squares) / len(cells)
+
+
+def _worlds(table: str) -> tuple[Problem, ...]:
+    found = _SYNTHETIC.fullmatch(table)
+    if found is None:
+        raise ConfigError(f"table {table!r} must be synthetic:SEED or synthetic:FIRST-LAST")
+    first, last = int(found[1]), int(found[2] or found[1])
+    if not 0 <= last - first < _MOST_WORLDS:
+        raise ConfigError(
+            f"table {table!r}: the last seed must be at least the first and at most "
+            f"{_MOST_WORLDS - 1} above it"
+        )
+    return tuple(make_world(seed) for seed in range(first, last + 1))
