@@ -146,6 +146,7 @@ class Point:
         ttft_ms: time to the first token.
         tpot_ms: time per output token after the first.
         e2e_latency_ms: from sending a request to its last byte.
+        request_goodput: requests/s that met the SLO, median of the repeats; None without an SLO.
     """
 
     config: SpecConfig
@@ -158,6 +159,7 @@ class Point:
     ttft_ms: Percentiles | None = None
     tpot_ms: Percentiles | None = None
     e2e_latency_ms: Percentiles | None = None
+    request_goodput: float | None = None
 
     def __post_init__(self) -> None:
         require(self.concurrency >= 1, "concurrency", self.concurrency, "at least 1")
@@ -213,7 +215,8 @@ class Noise:
     """What this machine does to two launches of the same server on the same prompts.
 
     Attributes:
-        ratio: throughput of the second launch over the first's, geometric mean over the loads.
+        ratio: the objective's figure of the second launch over the first's, geometric mean over the
+            loads.
         floor: absolute logarithm of a ratio below which a difference may be the machine's own.
         repeats: passes of each launch at each load.
         loads: the same at each concurrency.

@@ -222,6 +222,7 @@ class Measurement:
         resolved: the server's own values of the settings that matter, as it reported them.
         adjusted: one line for each setting that the server changed from what was asked.
         warnings: what makes the numbers less trustworthy, one line each.
+        stopped: why passes are missing that were planned, one line, or nothing.
     """
 
     config: SpecConfig
@@ -231,6 +232,7 @@ class Measurement:
     resolved: dict[str, int | float | str | bool | None] = field(default_factory=dict)
     adjusted: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    stopped: str = ""
 
     def throughputs(self, concurrency: int, part: str = "tune") -> tuple[float, ...]:
         """Output tokens/s of each closed-loop pass at one concurrency, ordered by repeat."""

@@ -6,12 +6,13 @@ One YAML file, below 300 lines, written by ``autospec tune`` and read by ``autos
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from autospec import schema
 from autospec.argv import to_argv
+from autospec.breakdown import Stopped, Winner
 from autospec.config import SpecConfig
 from autospec.errors import MismatchError, SchemaError
 from autospec.evidence import (
@@ -67,11 +68,14 @@ class Verdict:
     Attributes:
         decision: of the best configuration against plain decoding.
         best: the best configuration that was found; None when no candidate ran.
-        vs_plain: geometric mean of the ratios over the concurrency levels.
+        vs_plain: geometric mean over the concurrency levels of the objective's ratios.
         part: the prompts it was decided on.
         reason: one sentence for a person.
         differs_from_plain: settings, KV cache capacity among them, that the two servers resolved
             differently beside the speculation itself: ``name: best / plain``.
+        objective: what ``decision`` and ``vs_plain`` are about: ``throughput``, ``latency`` or
+            ``goodput``.
+        slo: the limits of ``goodput``.
     """
 
     decision: Decision
@@ -80,6 +84,8 @@ class Verdict:
     best: SpecConfig | None = None
     vs_plain: Interval | None = None
     differs_from_plain: tuple[str, ...] = ()
+    objective: str = "throughput"
+    slo: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +113,11 @@ class Profile:
     """Everything ``tune`` found out, for one model on one machine and one workload.
 
     ``schedule`` gives the depth of drafting that was best at each measured concurrency, 0 for
-    plain decoding. ``noise`` and ``lossless`` are None where they were not measured. ``warnings``
-    say what makes figures less trustworthy, a line each. The other fields are described with their
-    types.
+    plain decoding. ``winners`` says what would be best for each load and each class alone, and
+    ``stopped`` lists the candidates that fell behind early. ``noise`` and ``lossless`` are None
+    where they were not measured. ``warnings`` say what makes figures less trustworthy, a line each.
+    ``path`` is the file it was loaded from, and stands in no file. The other fields are described
+    with their types.
     """
 
     target: Target
@@ -127,7 +135,10 @@ class Profile:
     lossless: Lossless | None = None
     step_times: tuple[StepTime, ...] = ()
     warnings: tuple[str, ...] = ()
+    winners: tuple[Winner, ...] = ()
+    stopped: tuple[Stopped, ...] = ()
     schema: int = schema.SCHEMA
+    path: str | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         require(bool(self.baseline), "baseline", "empty", "plain decoding's points")
@@ -149,6 +160,16 @@ class Profile:
     def to_argv(self) -> list[str]:
         """The same as flags of ``python -m sglang.launch_server``."""
         return to_argv(self.choice.server_args)
+
+    def environment_variables(self) -> dict[str, str]:
+        """What a server must find in its environment to run the profile's policy.
+
+        Nothing for a profile that was not loaded from a file, or that deploys plain decoding. A
+        server on a CPU needs more, which ``autospec args --env`` knows.
+        """
+        if self.path is None or self.choice.config.is_plain:
+            return {}
+        return {"AUTOSPEC_PROFILE": self.path}
 
     def with_model(self, model: str) -> Profile:
         """The same profile for a model that lies elsewhere."""
@@ -185,7 +206,8 @@ def load_profile(path: str | Path) -> Profile:
             wrong type or a value out of range; the message names the field's path.
     """
     path = Path(path)
-    return schema.load(Profile, schema.read_yaml(path), str(path))
+    profile = schema.load(Profile, schema.read_yaml(path), str(path))
+    return dataclasses.replace(profile, path=str(path.absolute()))
 
 
 def save_profile(path: Path, profile: Profile) -> None:
@@ -194,5 +216,5 @@ def save_profile(path: Path, profile: Profile) -> None:
     Raises:
         StorageError: it could not be written; an older file is untouched.
     """
-    document = schema.dump(profile)
+    document = schema.dump(dataclasses.replace(profile, path=None))
     schema.write_yaml(path, {"schema": document.pop("schema"), **document})

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from autospec.cli.options import CONCURRENCY, DRAFT, json_option
+from autospec.cli.tune_demo import MAY_CHANGE, demo_study, demo_values, given_options
 from autospec.errors import InterruptedStudyError
 from autospec.tuning.request import TuneRequest
 
@@ -23,26 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["tune_command"]
 
 _DEFAULT: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(TuneRequest)}
-#: What ``--demo`` uses where the user says nothing: two cores need about 25 minutes for it.
-_DEMO: dict[str, Any] = {
-    "concurrencies": (1, 4),
-    "requests_per_pass": 4,
-    "max_trials": 5,
-    "confirm_rounds": 2,
-    "lossless_prompts": 16,
-    "output": "demo.yaml",
-    "mem_fraction_static": 0.2,
-}
-#: The space of ``--demo`` by method; words that name no searched method would be refused.
-_DEMO_SPACE = {
-    "NGRAM": "NGRAM.tokens=4 NGRAM.breadth=4 NGRAM.match=BFS",
-    "STANDALONE": "STANDALONE.steps=1,2,4 STANDALONE.topk=1,2 STANDALONE.tokens=8",
-}
-
-#: The study of the demo as it is; running the demo again goes on with it.
-_DEMO_STUDY = Path("autospec-studies") / "demo"
-#: Options that do not change what a study is.
-_MAY_CHANGE = {"resume", "demo", "budget", "max_trials", "allow_lossy", "output", "as_json"}
 
 
 @click.command("tune")
@@ -58,6 +39,12 @@ _MAY_CHANGE = {"resume", "demo", "budget", "max_trials", "allow_lossy", "output"
     help="Narrow the space, like 'tokens=4,8 EAGLE3.topk=1'.",
 )
 @click.option(
+    "--corpus",
+    default=_DEFAULT["corpus"],
+    metavar="answers|FILE",
+    help="NGRAM's corpus: built from plain answers, or JSON strings.",
+)
+@click.option(
     "--concurrency",
     "concurrencies",
     type=CONCURRENCY,
@@ -66,8 +53,21 @@ _MAY_CHANGE = {"resume", "demo", "budget", "max_trials", "allow_lossy", "output"
 )
 @click.option("--budget", metavar="TIME", help="Wall time, like 45m; obeyed over all sessions.")
 @click.option("--max-trials", type=click.IntRange(min=1), help="Candidates to measure.")
-@click.option("--sampler", default=_DEFAULT["sampler"], show_default=True, help="gp, random, grid.")
-@click.option("--objective", default=_DEFAULT["objective"], show_default=True, help="To maximise.")
+@click.option(
+    "--sampler",
+    default=_DEFAULT["sampler"],
+    show_default=True,
+    help="structured, gp, random, grid.",
+)
+@click.option(
+    "--objective",
+    default=_DEFAULT["objective"],
+    show_default=True,
+    help="throughput, latency, or goodput (with --slo).",
+)
+@click.option(
+    "--slo", default=_DEFAULT["slo"], metavar="LIMITS", help="In ms: 'ttft_ms=300 tpot_ms=40'."
+)
 @click.option(
     "--seed",
     default=_DEFAULT["seed"],
@@ -83,11 +83,25 @@ _MAY_CHANGE = {"resume", "demo", "budget", "max_trials", "allow_lossy", "output"
     help="Passes at each load, 3 or more.",
 )
 @click.option(
+    "--race/--no-race",
+    "racing",
+    default=_DEFAULT["racing"],
+    show_default=True,
+    help="Stop a candidate early that is clearly behind.",
+)
+@click.option(
+    "--finalists",
+    default=_DEFAULT["finalists"],
+    show_default=True,
+    type=int,
+    help="Confirmed at most: the best, and what looks as good.",
+)
+@click.option(
     "--confirm-rounds",
     default=_DEFAULT["confirm_rounds"],
     show_default=True,
     type=int,
-    help="Of 3 launches each, at most; one is enough if clear.",
+    help="Of a launch a finalist and 2 of plain; one is enough if clear.",
 )
 @click.option(
     "--lossless-prompts",
@@ -169,7 +183,7 @@ def tune_command(context: click.Context, /, **options: Any) -> None:
     command = "autospec " + shlex.join(sys.argv[1:])
     with TuneView() as view:
         if options["demo"]:
-            options |= _demo_study(context, options, view)
+            options |= demo_study(context, options, view)
         if options["resume"] is not None:
             folder = options["resume"]
             study = partial(resume_tune, folder, changes=_changes(context, options))
@@ -183,8 +197,14 @@ def tune_command(context: click.Context, /, **options: Any) -> None:
             raise _interrupted(folder) from error
     if options["as_json"]:
         from autospec import schema
+        from autospec.control.choose import sibling_policy
 
-        result = {"profile": schema.dump(profile), "path": str(output), "study": str(folder)}
+        result = {
+            "profile": schema.dump(profile),
+            "path": str(output),
+            "policy": str(sibling_policy(output)),
+            "study": str(folder),
+        }
         click.echo(json.dumps(result, indent=2))
     else:
         print_result(profile, output, folder)
@@ -192,8 +212,8 @@ def tune_command(context: click.Context, /, **options: Any) -> None:
 
 def _changes(context: click.Context, options: dict[str, Any]) -> dict[str, Any]:
     """What a resumed study's request is to get anew."""
-    given = _given(context, options)
-    foreign = sorted(set(given) - _MAY_CHANGE)
+    given = given_options(context, options)
+    foreign = sorted(set(given) - MAY_CHANGE)
     if foreign:
         raise click.UsageError(
             f"--resume takes everything from the study, so {foreign[0]} cannot be given; "
@@ -210,7 +230,7 @@ def _changes(context: click.Context, options: dict[str, Any]) -> dict[str, Any]:
 def _request(context: click.Context, options: dict[str, Any], view: TuneListener) -> TuneRequest:
     values = dict(options)
     if values["demo"]:
-        values = _demo_values(context, values, view)
+        values = demo_values(context, values, view)
     if not values["model"] or not values["prompts"]:
         raise click.UsageError("give MODEL and --prompts FILE, or --demo, or --resume STUDY")
     prompts = values["prompts"]
@@ -221,64 +241,6 @@ def _request(context: click.Context, options: dict[str, Any], view: TuneListener
     values["stall_timeout_s"] = _seconds(values["stall_timeout"])
     fields = {field.name for field in dataclasses.fields(TuneRequest)}
     return TuneRequest(**{name: value for name, value in values.items() if name in fields})
-
-
-def _demo_study(
-    context: click.Context, options: dict[str, Any], view: TuneListener
-) -> dict[str, Any]:
-    """Where the demo's study goes: one place for the demo as it is, begun or gone on with."""
-    from autospec.tune.database import DATABASE
-
-    if set(_given(context, options)) - _MAY_CHANGE:
-        return {}
-    if not (_DEMO_STUDY / DATABASE).exists():
-        return {"study": _DEMO_STUDY}
-    view.note(f"going on with {_DEMO_STUDY}; remove it to measure anew")
-    return {"resume": _DEMO_STUDY}
-
-
-def _demo_values(
-    context: click.Context, values: dict[str, Any], view: TuneListener
-) -> dict[str, Any]:
-    from autospec import demo
-
-    given = _given(context, values)
-    if given.keys() & {"prompts", "model", "device"} and not str(values["model"]).startswith("-"):
-        raise click.UsageError("--demo brings its own model, prompts and device")
-    # Without MODEL, the first pass-through flag lands in its place.
-    extra = (values["model"], *values["extra"]) if values["model"] else values["extra"]
-    drafts = values["drafts"] if "drafts" in given else _demo_drafts(values, view)
-    searched = [name.upper() for name in values["algorithms"]] or ["NGRAM", *dict(drafts)]
-    defaults = _DEMO | {"space": " ".join(_DEMO_SPACE.get(name, "") for name in searched)}
-    return {
-        **values,
-        **{name: value for name, value in defaults.items() if name not in given},
-        "drafts": drafts,
-        "model": str(demo.model_path(view.note)),
-        "prompts": str(demo.prompts_path()),
-        "device": "cpu",
-        "extra": extra,
-    }
-
-
-def _demo_drafts(values: dict[str, Any], view: TuneListener) -> tuple[tuple[str, str], ...]:
-    """The drafter that stands beside the package, unless other methods were asked for."""
-    from autospec import demo
-
-    if values["algorithms"] and "STANDALONE" not in map(str.upper, values["algorithms"]):
-        return ()
-    draft = demo.draft_path()
-    if draft is None:
-        view.note("without examples/demo-draft of the source tree: n-gram drafting only")
-        return ()
-    return (("STANDALONE", str(draft)),)
-
-
-def _given(context: click.Context, values: dict[str, Any]) -> dict[str, Any]:
-    """The options that stood on the command line."""
-    sources = {name: context.get_parameter_source(name) for name in values}
-    default = click.core.ParameterSource.DEFAULT
-    return {k: v for k, v in values.items() if sources[k] not in (None, default)}
 
 
 def _seconds(text: str | None) -> float | None:

@@ -23,7 +23,10 @@ from autospec.measure.split import Part, Parts
 from autospec.measure.summary import server_delta, summarize
 from autospec.measurement import DecodeMoments, Request, Run
 
-__all__ = ["Harness", "PassPlan", "Progress"]
+__all__ = ["Harness", "PassPlan", "Progress", "Until"]
+
+#: Asked after each repeat with the passes so far: why no further one is needed, or nothing.
+Until = Callable[[tuple[Run, ...]], str]
 
 _LEAST: Final = {"repeats": 3, "first_repeat": 0, "requests_per_pass": 1, "warmup_new_tokens": 1}
 #: Batch sizes that the warm-up of a pass at a rate goes through, if no closed loop needs more.
@@ -56,6 +59,7 @@ class PassPlan:
             compiled and every batch size was seen once.
         progress: called after each pass.
         request_rates: requests/s arriving at random, one rate after the other, after the levels.
+        until: asked after each repeat but the last whether the passes so far are enough.
 
     Raises:
         InputError: a number below its least value, a level or rate given twice, or none at all.
@@ -68,6 +72,7 @@ class PassPlan:
     warmup_new_tokens: int = 32
     progress: Callable[[Progress], None] | None = None
     request_rates: tuple[float, ...] = ()
+    until: Until | None = None
 
     def __post_init__(self) -> None:
         if min(self.concurrencies, default=1) < 1 or not self.concurrencies + self.request_rates:
@@ -164,7 +169,7 @@ class Harness:
             )
 
     async def measure(self, part: str) -> tuple[Run, ...]:
-        """Make all passes of the plan over ``tune`` or ``confirm``, in the order made.
+        """Make the passes of the plan over ``tune`` or ``confirm``; gives them in the order made.
 
         Raises:
             WorkloadError: no such part, or a prompt that cannot be sent.
@@ -176,6 +181,8 @@ class Harness:
             runs.append(await self._pass(part, arrival, repeat))
             if self._plan.progress is not None:
                 self._plan.progress(Progress(runs[-1], done=len(runs), total=len(passes)))
+            if self._enough(tuple(runs)):
+                break
         return tuple(runs)
 
     async def run_pass(self, part: str, concurrency: int, repeat: int) -> Run:
@@ -223,16 +230,23 @@ class Harness:
         found = checks.warnings_of(run, requests, warmed=warmed)
         return replace(run, warnings=run.warnings + found)
 
-    async def requests(self, part: str, count: int) -> tuple[Request, ...]:
-        """The first ``count`` prompts of a part, or all, as they go to the server.
+    async def requests(self, part: str, count: int | None = None) -> tuple[Request, ...]:
+        """The first ``count`` prompts of a part, or all, as they go to the server; of any part.
 
         Raises:
             WorkloadError: no such part, or a prompt that cannot be sent.
         """
-        source = self._parts.named(part)
+        source = next((p for p in self._parts.all if p.name == part), None)
+        if source is None:
+            raise WorkloadError(f"part {part!r} has no prompts to ask for")
         if not self._requests:
             await self.render()
         return tuple(self._requests[prompt.index] for prompt in source.prompts[:count])
+
+    def _enough(self, runs: tuple[Run, ...]) -> bool:
+        loads = len(self._plan.concurrencies) + len(self._plan.request_rates)
+        ends_repeat = len(runs) % loads == 0 and len(runs) < loads * self._plan.repeats
+        return self._plan.until is not None and ends_repeat and bool(self._plan.until(runs))
 
     async def _tokenize(self, prompt: Prompt) -> tuple[int, ...]:
         if prompt.input_ids is not None:
@@ -282,7 +296,7 @@ class Harness:
 def _require_disjoint(parts: Parts) -> None:
     workload = parts.workload
     owners: dict[int, Part] = {}
-    for part in (parts.warmup, parts.tune, parts.confirm):
+    for part in parts.all:
         for prompt in part.prompts:
             if prompt.index in owners:
                 raise WorkloadError(

@@ -31,6 +31,7 @@ __all__ = [
     "GreedyServer",
     "chance",
     "check",
+    "check_each",
     "collect",
     "diverge",
     "judge",
@@ -113,11 +114,23 @@ async def check(
     Raises:
         MeasureError: a request was lost, or the answers are not to these requests.
     """
+    return (await check_each(server, requests, plain, [candidate], concurrency))[0]
+
+
+async def check_each(
+    server: GreedyServer,
+    requests: Sequence[Request],
+    plain: Answers,
+    candidates: Sequence[Answers],
+    concurrency: int,
+) -> tuple[Lossless, ...]:
+    """The same for the answers of several configurations, with one control for all."""
     again = await collect(server, requests, concurrency // 2 if concurrency > 1 else 2)
-    weighed = [
-        await weigh(server, requests, plain, diverge(plain, other)) for other in (candidate, again)
+    control, *ours = [
+        await weigh(server, requests, plain, diverge(plain, other))
+        for other in (again, *candidates)
     ]
-    return judge(len(requests), *weighed)
+    return tuple(judge(len(requests), found, control) for found in ours)
 
 
 async def collect(

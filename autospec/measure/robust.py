@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-__all__ = ["FEWEST", "boundary", "critical", "location", "outlier_limit", "scaled_distances"]
+__all__ = [
+    "FEWEST",
+    "boundary",
+    "critical",
+    "location",
+    "outlier_limit",
+    "scaled_distances",
+    "student",
+]
 
 #: Figures from which a burst can be told from noise. With four, Huber's two equations have no
 #: solution that leaves one figure out on its own, so fewer than five get the plain mean.
@@ -81,15 +89,20 @@ def _locations(rows: Array) -> tuple[Array, Array]:
     return centre[:, 0], np.sqrt(squares[:, 0] / n) / np.maximum(unmoved, 1 / n)
 
 
+def student(freedom: int, level: float) -> float:
+    """Standard errors that Student's t exceeds, either way, with probability ``level``."""
+    from scipy.special import stdtrit  # noqa: PLC0415 - slow to import and rarely needed
+
+    return float(stdtrit(freedom, 1 - level / 2))
+
+
 def critical(n: int, level: float) -> float:
     """Standard errors by which chance moves the mean of ``n`` figures with probability ``level``.
 
     Either way, in normal noise; seldomer in noise with heavier tails.
     """
     if n < FEWEST:
-        from scipy.special import stdtrit  # noqa: PLC0415 - slow to import and rarely needed
-
-        return float(stdtrit(n - 1, 1 - level / 2))
+        return student(n - 1, level)
     return _upper(_deviations(n), level)
 
 

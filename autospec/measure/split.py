@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from autospec.errors import WorkloadError
 from autospec.measure.prompt import Prompt
 from autospec.measure.workload import Workload
 
-__all__ = ["Part", "Parts", "split"]
+__all__ = ["Part", "Parts", "set_aside", "split"]
 
 T = TypeVar("T")
 
@@ -43,12 +43,26 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A workload's three parts."""
+    """A workload's parts.
+
+    Attributes:
+        workload: all of it.
+        warmup: warms a server up.
+        tune: is searched on.
+        confirm: is held out.
+        corpus: prompts whose answers a drafter may know; none unless ``set_aside`` made it.
+    """
 
     workload: Workload
     warmup: Part
     tune: Part
     confirm: Part
+    corpus: Part = Part("corpus", ())
+
+    @property
+    def all(self) -> tuple[Part, ...]:
+        """Every part that has prompts."""
+        return tuple(p for p in (self.warmup, self.corpus, self.tune, self.confirm) if p.prompts)
 
     def named(self, name: str) -> Part:
         """The part that may be measured under this name.
@@ -99,6 +113,37 @@ def split(workload: Workload, seed: int, *, max_concurrency: int) -> Parts:
         Part(name, tuple(_interleave(_by_class(prompts)))) for name, prompts in parts.items()
     )
     return Parts(workload, warmup=warm, tune=tune, confirm=conf)
+
+
+def set_aside(parts: Parts, share: float, *, max_concurrency: int) -> Parts:
+    """Take a share of the tune part away, so that a drafter may be given the answers to it.
+
+    Of every class as large a share. What is measured, tune and confirm, then holds no prompt whose
+    answer any arm was given.
+
+    Args:
+        parts: as ``split`` made them.
+        share: of the tune part, above 0 and below 1.
+        max_concurrency: the most requests that a pass will keep in flight.
+
+    Raises:
+        WorkloadError: tune would keep fewer prompts than two a slot.
+    """
+    taken: list[Prompt] = []
+    for prompts in _by_class(parts.tune.prompts):
+        taken += prompts[: round(share * len(prompts))]
+    kept = [prompt for prompt in parts.tune.prompts if prompt not in taken]
+    if len(kept) < 2 * max_concurrency or not taken:
+        raise WorkloadError(
+            f"{parts.workload.name}: part tune has {len(parts.tune.prompts)} prompts; with "
+            f"{len(taken)} set aside for a corpus it keeps {len(kept)}, must keep "
+            f"{2 * max_concurrency} and set aside at least 1"
+        )
+    return replace(
+        parts,
+        tune=Part("tune", tuple(_interleave(_by_class(kept)))),
+        corpus=Part("corpus", tuple(_interleave(_by_class(taken)))),
+    )
 
 
 def _by_class(prompts: Sequence[Prompt]) -> list[list[Prompt]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import math
 import re
 import time
@@ -16,7 +17,7 @@ from autospec.engine.client import EngineClient
 from autospec.engine.server import ServerProcess
 from autospec.errors import MeasureError, StorageError
 from autospec.measure.checks import pass_warnings
-from autospec.measure.harness import Harness, PassPlan, Progress
+from autospec.measure.harness import Harness, PassPlan, Progress, Until
 from autospec.measurement import Measurement, Run
 from autospec.tuning.answers import Ask
 from autospec.tuning.prepare import Prepared
@@ -77,6 +78,8 @@ class Arms:
         first_repeat: int = 0,
         repeats: int | None = None,
         ask: Ask | None = None,
+        asked: str = "confirm",
+        until: Until | None = None,
     ) -> Measurement:
         """Launch, make the passes, stop.
 
@@ -86,6 +89,9 @@ class Arms:
             first_repeat: number of the first pass at each load.
             repeats: passes at each load; the request's by default.
             ask: what else the server is asked after its passes.
+            asked: the part whose prompts that takes: of ``confirm`` as many as the request says,
+                of another one all.
+            until: asked after each repeat whether the passes so far are enough.
 
         Raises:
             EngineError: the server did not start, died, or answered nonsense.
@@ -95,24 +101,29 @@ class Arms:
         async def work(harness: Harness, client: EngineClient) -> tuple[Run, ...]:
             runs = await harness.measure(part)
             if ask is not None:
-                await self._ask(ask, harness, client)
+                await self._ask(ask, asked, harness, client)
             return runs
 
-        return self._launch(config, self._plan(first_repeat, repeats), work)
+        plan = dataclasses.replace(self._plan(first_repeat, repeats), until=until)
+        measured = self._launch(config, plan, work)
+        if until is None or len(measured.runs) == len(plan.passes()):
+            return measured
+        return dataclasses.replace(measured, stopped=until(measured.runs))
 
-    def answer(self, config: SpecConfig, ask: Ask) -> Measurement:
+    def answer(self, config: SpecConfig, ask: Ask, asked: str = "confirm") -> Measurement:
         """Launch, ask, stop: a measurement without a pass; it raises what ``measure`` does."""
 
         async def work(harness: Harness, client: EngineClient) -> tuple[Run, ...]:
-            await self._ask(ask, harness, client)
+            await self._ask(ask, asked, harness, client)
             return ()
 
         return self._launch(config, self._plan(), work)
 
-    async def _ask(self, ask: Ask, harness: Harness, client: EngineClient) -> None:
-        self._listener.phase("comparing greedy answers")
-        count = self._prepared.request.lossless_prompts
-        await ask(client, await harness.requests("confirm", count))
+    async def _ask(self, ask: Ask, part: str, harness: Harness, client: EngineClient) -> None:
+        held_out = part == "confirm"
+        self._listener.phase("comparing greedy answers" if held_out else "collecting answers")
+        count = self._prepared.request.lossless_prompts if held_out else None
+        await ask(client, await harness.requests(part, count))
 
     def _plan(self, first_repeat: int = 0, repeats: int | None = None) -> PassPlan:
         request = self._prepared.request

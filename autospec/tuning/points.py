@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
@@ -9,14 +10,15 @@ from autospec import metrics
 from autospec.config import SpecConfig
 from autospec.evidence import Acceptance, Interval, Point, StepTime
 from autospec.measure import stats, steps
-from autospec.measurement import Measurement, Percentiles, RequestRecord
+from autospec.measurement import Measurement, Percentiles, RequestRecord, Run
+from autospec.metrics import Slo
+from autospec.tune.objective import Figure, figures, throughput
 
 __all__ = [
     "acceptance",
     "interval",
     "latencies",
     "points",
-    "schedule",
     "short",
     "spread",
     "step_times",
@@ -27,18 +29,22 @@ Part = Literal["tune", "confirm"]
 
 
 def versus(
-    measurement: Measurement, plain: Measurement, part: Part, *, noise_floor: float = 0.0
+    measurement: Measurement,
+    plain: Measurement,
+    part: Part,
+    *,
+    noise_floor: float = 0.0,
+    figure: Figure = throughput,
 ) -> dict[int, stats.Ratio]:
-    """Throughput over plain decoding's at each concurrency, paired by repeat."""
-    levels = sorted({run.concurrency for run in plain.runs if run.part == part})
-    return {
-        level: stats.ratio(
-            measurement.throughputs(level, part),
-            plain.throughputs(level, part),
-            noise_floor=noise_floor,
+    """A figure over plain decoding's at each concurrency, over the repeats that both made."""
+    ratios: dict[int, stats.Ratio] = {}
+    for level in sorted({run.concurrency for run in plain.runs if run.part == part}):
+        ours, theirs = (figures(arm, level, part, figure) for arm in (measurement, plain))
+        both = sorted(ours.keys() & theirs.keys())
+        ratios[level] = stats.ratio(
+            [ours[n] for n in both], [theirs[n] for n in both], noise_floor=noise_floor
         )
-        for level in levels
-    }
+    return ratios
 
 
 def interval(ratio: stats.Ratio) -> Interval:
@@ -47,9 +53,13 @@ def interval(ratio: stats.Ratio) -> Interval:
 
 
 def points(
-    measurement: Measurement, part: Part, ratios: Mapping[int, stats.Ratio] | None = None
+    measurement: Measurement,
+    part: Part,
+    ratios: Mapping[int, stats.Ratio] | None = None,
+    *,
+    slo: Slo | None = None,
 ) -> tuple[Point, ...]:
-    """One row a concurrency; with its ratio to plain decoding where they are given."""
+    """One row a concurrency; with its ratio to plain decoding and its goodput where given."""
     rows: list[Point] = []
     for level in sorted({run.concurrency for run in measurement.runs if run.part == part}):
         runs = [run for run in measurement.runs if (run.concurrency, run.part) == (level, part)]
@@ -68,6 +78,7 @@ def points(
                 ttft_ms=latency.get("ttft_ms"),
                 tpot_ms=latency.get("tpot_ms"),
                 e2e_latency_ms=latency.get("e2e_latency_ms"),
+                request_goodput=None if slo is None else _goodput(runs, slo),
             )
         )
     return tuple(rows)
@@ -108,12 +119,11 @@ def acceptance(measurements: Iterable[Measurement]) -> tuple[Acceptance, ...]:
     return tuple(rows)
 
 
-def schedule(config: SpecConfig | None, ratios: dict[int, stats.Ratio]) -> dict[int, int]:
-    """Depth of drafting at each concurrency: the configuration's where it was faster, else 0."""
-    depth = 0
-    if config is not None:
-        depth = config.num_steps or (config.num_draft_tokens or 1) - 1
-    return {level: depth if ratio.value > 1 else 0 for level, ratio in ratios.items()}
+def _goodput(runs: Sequence[Run], slo: Slo) -> float:
+    """Median requests/s within the limits over the passes."""
+    return short(
+        statistics.median(metrics.request_goodput(r.records, slo, r.window_s) for r in runs)
+    )
 
 
 def short(value: float) -> float:

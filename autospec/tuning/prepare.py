@@ -19,33 +19,27 @@ from autospec.engine.models import ModelInfo, check_draft, count_tokens, read_mo
 from autospec.engine.offline import validate
 from autospec.errors import ConfigError, StudyError, WorkloadError
 from autospec.evidence import Environment
-from autospec.measure.harness import PassPlan
-from autospec.measure.split import Parts, split
+from autospec.measure.split import Parts, set_aside, split
 from autospec.measure.workload import Workload, read_workload
 from autospec.measurement import Sampling
 from autospec.tune.budget import Cost
 from autospec.tune.space import SearchSpace, enumerate_space, parse_space
+from autospec.tuning.corpus import ANSWERS, SHARE, check_corpus, corpus_beside
+from autospec.tuning.costs import assumed_cost
 from autospec.tuning.request import TuneRequest
 
 __all__ = [
-    "CONFIRM_LAUNCHES",
     "Prepared",
     "admission_limit",
     "describe_environment",
     "memory_fraction",
+    "most_finalists",
     "prepare",
-    "round_s",
     "server_environment",
 ]
 
-#: A round: plain, the finalist, plain again; the order A B B A with one launch for both B.
-CONFIRM_LAUNCHES: Final = 3
 #: SGLang's own admission limit under speculation; plain decoding would get thousands.
 _LEAST_RUNNING: Final = 48
-#: What the first plan assumes until plain decoding was measured: seconds a launch, and tokens/s of
-#: a single request.
-_ASSUMED: Final = {"cpu": (50.0, 20.0)}
-_ASSUMED_ELSEWHERE: Final = (90.0, 100.0)
 # On a CPU the weights and the cache share the host's memory with everything else.
 _MEM_FRACTION: Final = {"cpu": 0.3}
 _MEM_FRACTION_ELSEWHERE: Final = 0.8
@@ -94,8 +88,12 @@ def prepare(request: TuneRequest, note: Callable[[str], None]) -> Prepared:
         default_max_new_tokens=request.max_new_tokens,
         sampling=Sampling(temperature=request.temperature),
     )
-    parts = split(workload, request.seed, max_concurrency=max(request.concurrencies))
-    space = parse_space(request.space, SearchSpace(request.algorithms, request.drafts))
+    parts = _split(request, workload)
+    request = _name_corpus(request)
+    space = parse_space(
+        request.space,
+        SearchSpace(request.algorithms, request.drafts, corpus=request.corpus_path or None),
+    )
     require_sglang()
     platform = detect(request.device)
     target = read_model(request.model)
@@ -119,8 +117,15 @@ def prepare(request: TuneRequest, note: Callable[[str], None]) -> Prepared:
         parts=parts,
         candidates=candidates,
         refused=refused,
-        cost=_assumed_cost(request, parts, platform.device),
+        cost=assumed_cost(
+            request, parts, platform.device, most_finalists(request, len(candidates))
+        ),
     )
+
+
+def most_finalists(request: TuneRequest, candidates: int) -> int:
+    """Finalists that there can be: as many as were asked for, candidates, and trials."""
+    return min(request.finalists, candidates, request.max_trials or candidates)
 
 
 def server_environment(device: str) -> dict[str, str]:
@@ -164,6 +169,26 @@ def memory_fraction(asked: float | None, device: str) -> float:
     if asked is not None:
         return asked
     return _MEM_FRACTION.get(device, _MEM_FRACTION_ELSEWHERE)
+
+
+def _split(request: TuneRequest, workload: Workload) -> Parts:
+    most = max(request.concurrencies)
+    parts = split(workload, request.seed, max_concurrency=most)
+    return set_aside(parts, SHARE, max_concurrency=most) if request.corpus == ANSWERS else parts
+
+
+def _name_corpus(request: TuneRequest) -> TuneRequest:
+    """Say where the corpus stands, once and for all sessions; one that was given is read."""
+    if not request.corpus:
+        return request
+    if request.algorithms and "NGRAM" not in request.algorithms:
+        raise ConfigError(f"a corpus is for NGRAM, which is not searched: {request.algorithms}")
+    if request.corpus == ANSWERS:
+        path = request.corpus_path or str(corpus_beside(Path(request.output)))
+        return dataclasses.replace(request, corpus_path=path)
+    given = Path(request.corpus_path or request.corpus).absolute()
+    check_corpus(given)
+    return dataclasses.replace(request, corpus_path=str(given))
 
 
 def _name_models(
@@ -245,6 +270,8 @@ def _bind(
         "sglang": environment.sglang,
         "autospec": environment.autospec or "",
     }
+    if request.corpus and request.corpus != ANSWERS:
+        bound_to["corpus"] = check_corpus(Path(request.corpus_path))
     for name, begun_with in request.bound_to.items():
         if bound_to.get(name) != begun_with:
             raise StudyError(
@@ -252,41 +279,3 @@ def _bind(
                 f"{bound_to.get(name)!r}; begin a new study"
             )
     return dataclasses.replace(request, bound_to=bound_to)
-
-
-def round_s(
-    request: TuneRequest, parts: Parts, launch_s: float, passes_s: float, request_s: float
-) -> float:
-    """Seconds of one round of the confirmation.
-
-    Args:
-        request: what is asked for.
-        parts: the split workload.
-        launch_s: a launch.
-        passes_s: all passes of one trial of the search; a round makes four times as many.
-        request_s: one request's share of a pass at the highest concurrency.
-    """
-    answers = min(request.lossless_prompts, len(parts.confirm.prompts))
-    return CONFIRM_LAUNCHES * (launch_s + answers * request_s) + 4 * passes_s
-
-
-def _assumed_cost(request: TuneRequest, parts: Parts, device: str) -> Cost:
-    launch_s, rate = _ASSUMED.get(device, _ASSUMED_ELSEWHERE)
-    plan = PassPlan(
-        request.concurrencies, request.repeats, requests_per_pass=request.requests_per_pass
-    )
-    prompts = parts.tune.prompts
-    new_tokens = sum(prompt.max_new_tokens for prompt in prompts) / len(prompts)
-    most = max(request.concurrencies)
-    # Throughput grows less than linearly with the load; its square root is on the safe side.
-    passes_s = request.repeats * sum(
-        plan.requests(level, len(prompts)) * new_tokens / (rate * level**0.5)
-        for level in request.concurrencies
-    )
-    return Cost(
-        launch_s=launch_s,
-        passes_s=passes_s,
-        confirm_s=round_s(request, parts, launch_s, passes_s, new_tokens / (rate * most**0.5)),
-        confirm_launches=CONFIRM_LAUNCHES,
-        confirm_rounds=request.confirm_rounds,
-    )

@@ -24,13 +24,21 @@ class TuneRequest:
         drafts: (algorithm, draft model) pairs.
         algorithms: methods to search; empty for NGRAM and every method with a draft.
         space: the user's narrowing of the space, in words.
+        corpus: n-gram corpus that NGRAM is tried with: a file, or ``answers`` to build one from
+            plain decoding's answers to a third of the search prompts, which are then not measured.
+        corpus_path: where that file stands; named when the study begins.
         concurrencies: loads to measure, as requests in flight.
-        objective: what to maximise.
+        objective: what to make as large as possible: a name of ``tune.objective.OBJECTIVES``.
+        slo: the limits of ``goodput``, as ``Slo.parse`` reads them.
         sampler: how candidates are chosen.
         seed: of the split, the sampler and the server.
         repeats: passes at each load; at least 3.
         requests_per_pass: prompts a pass sends; None for the whole part.
-        confirm_rounds: rounds of the confirmation at most; each is three launches.
+        racing: whether a candidate that is clearly behind is stopped early.
+        finalists: candidates that the confirmation takes on at most: the best, and those that the
+            search could not tell from it.
+        confirm_rounds: rounds of the confirmation at most; each is a launch for each finalist and
+            two for plain decoding.
         lossless_prompts: held-out prompts whose greedy answers are compared, if there are as many.
         allow_lossy: deploy a faster configuration though its greedy answers differ.
         max_new_tokens: longest answer where the prompt file sets none.
@@ -60,12 +68,17 @@ class TuneRequest:
     drafts: tuple[tuple[str, str], ...] = ()
     algorithms: tuple[str, ...] = ()
     space: str = ""
+    corpus: str = ""
+    corpus_path: str = ""
     concurrencies: tuple[int, ...] = (1, 8, 32)
     objective: str = "throughput"
-    sampler: str = "gp"
+    slo: str = ""
+    sampler: str = "structured"
     seed: int = 0
     repeats: int = 3
     requests_per_pass: int | None = None
+    racing: bool = True
+    finalists: int = 2
     confirm_rounds: int = 3
     lossless_prompts: int = 32
     allow_lossy: bool = False
@@ -96,7 +109,7 @@ class TuneRequest:
             )
         if not self.concurrencies or min(self.concurrencies) < 1:
             raise ConfigError(f"concurrency is {self.concurrencies}, must be numbers from 1")
-        for name in ("requests_per_pass", "confirm_rounds", "lossless_prompts"):
+        for name in ("requests_per_pass", "finalists", "confirm_rounds", "lossless_prompts"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name.replace('_', ' ')} is {value}, must be at least 1")

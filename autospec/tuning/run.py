@@ -11,23 +11,32 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from autospec import schema
+from autospec.config import PLAIN
+from autospec.control.choose import sibling_policy
 from autospec.engine.models import read_model
 from autospec.errors import StorageError
-from autospec.evidence import Noise, Provenance
+from autospec.evidence import Provenance
 from autospec.measurement import Measurement
 from autospec.profile import STUDY_PROFILE, Profile, save_profile
-from autospec.tune.budget import PLAIN_LAUNCHES, Budget, Cost, Plan, plan
+from autospec.tune.budget import Budget, Plan
 from autospec.tune.objective import find_objective
 from autospec.tune.samplers import make_sampler
 from autospec.tune.search import SearchOutcome, run_search
 from autospec.tune.study import Study
 from autospec.tune.trial import Listener
 from autospec.tuning.arm import Arms, PassListener
-from autospec.tuning.conclude import Evidence, conclude, needs_confirmation
-from autospec.tuning.confirm import ConfirmPlan, confirm
+from autospec.tuning.collect import Corpus
+from autospec.tuning.conclude import conclude
+from autospec.tuning.confirm import Confirmation
+from autospec.tuning.corpus import ANSWERS
+from autospec.tuning.finalists import confirm_best
 from autospec.tuning.noise import known_noise, launch_again
-from autospec.tuning.prepare import CONFIRM_LAUNCHES, Prepared, prepare, round_s
+from autospec.tuning.plan import cost_here, holds_noise, plan_study
+from autospec.tuning.policy_file import save_policy
+from autospec.tuning.prepare import Prepared, prepare
+from autospec.tuning.race import Race
 from autospec.tuning.request import TuneRequest
+from autospec.tuning.verdict import Evidence
 
 __all__ = ["TuneListener", "resume_tune", "start_tune"]
 
@@ -61,9 +70,9 @@ def start_tune(
     """
     prepared = prepare(request, listener.note)
     make_sampler(request.sampler, prepared.candidates, request.seed)
-    find_objective(request.objective)
+    find_objective(request.objective, request.slo)
     _check_writable(Path(request.output))
-    planned = _plan(prepared, None)
+    planned = plan_study(prepared, None)
     with Study.create(folder, schema.dump(prepared.request)) as study:
         listener.planned(planned, prepared)
         return _run(study, prepared, command, listener)
@@ -94,7 +103,7 @@ def resume_tune(
         request = replace(TuneRequest.from_study(study.request, str(folder)), **changes)
         prepared = prepare(request, listener.note)
         _check_writable(Path(request.output))
-        listener.planned(_plan(prepared, study), prepared)
+        listener.planned(plan_study(prepared, study), prepared)
         return _run(study, prepared, command, listener)
 
 
@@ -106,48 +115,61 @@ def _run(
         listener.note(warning)
     left_s = (request.budget_s or math.inf) - study.seconds_used()
     arms = Arms(prepared, study.folder, listener, deadline_s=time.monotonic() + left_s)
+    goal = find_objective(request.objective, request.slo)
+    corpus = _corpus(request, study.folder)
+    race = Race(study, arms.measure, goal, request.repeats)
 
-    def show_noise(baseline: Measurement) -> None:
-        if _holds_noise(prepared, study):
-            launch_again(study, arms, listener)
-        noise = known_noise(study, baseline)
+    def after_baseline(baseline: Measurement) -> None:
+        _plain_again(study, prepared, arms, corpus, listener)
+        noise = known_noise(study, baseline, goal.figure)
         if noise is not None:
             listener.note(f"noise     {noise}")
 
     outcome = run_search(
         study,
         make_sampler(request.sampler, prepared.candidates, request.seed),
-        arms.measure,
+        race.measure if request.racing else arms.measure,
         Budget(request.budget_s, request.max_trials),
         clock=time.monotonic,
         listener=listener,
-        objective=find_objective(request.objective),
-        reserve_s=lambda: _cost(prepared, study).confirm_s,
-        on_baseline=show_noise,
+        objective=goal,
+        reserve_s=lambda: cost_here(prepared, study).confirm_s,
+        on_baseline=after_baseline,
     )
     listener.note(f"search ended: {outcome.stop_reason}")
-    noise = known_noise(study, outcome.baseline)
-    confirmation = None
-    if needs_confirmation(outcome, noise):
-        finalist = outcome.ranked[0].config
-        listener.note(f"confirming {finalist.label} on held-out prompts")
-        plan = _confirm_plan(request, noise)
-        confirmation = confirm(study, arms, finalist, plan, listener)
-    profile = conclude(
-        prepared,
-        Evidence(
-            outcome=outcome,
-            confirmation=confirmation,
-            failed=tuple(trial for trial in study.trials("tune") if trial.state == "failed"),
-            draft_digest=_draft_digest(outcome),
-            noise=noise,
-        ),
-        _provenance(request, study, command, outcome),
+    noise = known_noise(study, outcome.baseline, goal.figure)
+    confirmation = confirm_best(study, prepared, arms, outcome, noise=noise, listener=listener)
+    evidence = Evidence(
+        outcome=outcome,
+        confirmation=confirmation,
+        failed=tuple(trial for trial in study.trials("tune") if trial.state == "failed"),
+        draft_digest=_draft_digest(outcome, confirmation),
+        noise=noise,
+        stopped=race.stopped(),
     )
-    save_profile(study.folder / STUDY_PROFILE, profile)
+    profile = conclude(prepared, evidence, _provenance(request, study, command, outcome))
     output = Path(request.output)
-    save_profile(output, profile)
+    for path in (study.folder / STUDY_PROFILE, output):
+        save_profile(path, profile)
+        save_policy(profile, path)
     return profile, output
+
+
+def _plain_again(
+    study: Study, prepared: Prepared, arms: Arms, corpus: Corpus | None, listener: TuneListener
+) -> None:
+    """Launch plain decoding once more where the budget holds it, and build what needs it."""
+    if holds_noise(prepared, study):
+        launch_again(study, arms, listener, ask=corpus.ask() if corpus else None)
+    if corpus is not None:
+        corpus.require(study, arms, listener)
+
+
+def _corpus(request: TuneRequest, folder: Path) -> Corpus | None:
+    """The n-gram corpus that is to be built, if one is."""
+    if request.corpus != ANSWERS:
+        return None
+    return Corpus(Path(request.corpus_path), folder, max(request.concurrencies))
 
 
 def _provenance(
@@ -164,94 +186,17 @@ def _provenance(
     )
 
 
-def _confirm_plan(request: TuneRequest, noise: Noise | None) -> ConfirmPlan:
-    return ConfirmPlan(
-        repeats=request.repeats,
-        concurrencies=request.concurrencies,
-        rounds=request.confirm_rounds,
-        noise_floor=noise.floor if noise else 0.0,
-        budget_s=request.budget_s,
-    )
-
-
-def _holds_noise(prepared: Prepared, study: Study) -> bool:
-    """Whether the budget holds a second launch of plain decoding and what the study is for."""
-    budget_s, cost = prepared.request.budget_s, _cost(prepared, study)
-    needed_s = 2 * cost.trial_s + cost.confirm_s
-    return budget_s is None or study.seconds_used() + needed_s <= budget_s
-
-
-def _plan(prepared: Prepared, study: Study | None) -> Plan:
-    request = prepared.request
-    trials = [trial for trial in study.trials("tune") if trial.has_ended] if study else []
-    measured = {trial.config for trial in trials}
-    planned = plan(
-        sum(config not in measured for config in prepared.candidates),
-        Budget(request.budget_s, request.max_trials),
-        _cost(prepared, study),
-        used_s=study.seconds_used() if study else 0.0,
-        trials_done=sum(not trial.config.is_plain for trial in trials),
-        plain_launches=_plain_launches(study),
-    )
-    if study is None or planned.trials:
-        return planned
-    # Nothing more is searched, so the finalist stays, and with it the launches that confirmed it.
-    done = sum(trial.state == "complete" for trial in study.trials("confirm"))
-    left = CONFIRM_LAUNCHES - done if done < CONFIRM_LAUNCHES else -done % CONFIRM_LAUNCHES
-    cost = replace(
-        planned.cost,
-        confirm_s=planned.cost.confirm_s * left / CONFIRM_LAUNCHES,
-        confirm_launches=left,
-        confirm_rounds=1,
-    )
-    return replace(planned, cost=cost)
-
-
-def _plain_launches(study: Study | None) -> int:
-    """Launches of plain decoding, the one for the noise among them, that are still to be made."""
-    if study is None:
-        return PLAIN_LAUNCHES
-    baseline = any(t.config.is_plain and t.state == "complete" for t in study.trials("tune"))
-    noise = any(trial.has_ended for trial in study.trials("noise"))
-    return PLAIN_LAUNCHES - baseline - noise
-
-
-def _cost(prepared: Prepared, study: Study | None) -> Cost:
-    """Seconds a trial: what plain decoding took here, once it was measured."""
-    plain = [
-        trial
-        for trial in (study.trials("tune") if study else ())
-        if trial.config.is_plain and trial.state == "complete"
-    ]
-    if study is None or not plain:
-        return prepared.cost
-    measured = study.measurement(plain[-1].id)
-    passes_s = max(0.0, measured.duration_s - measured.launch_s)
-    return replace(
-        prepared.cost,
-        launch_s=measured.launch_s,
-        passes_s=passes_s,
-        confirm_s=round_s(
-            prepared.request, prepared.parts, measured.launch_s, passes_s, _request_s(measured)
-        ),
-    )
-
-
-def _request_s(measured: Measurement) -> float:
-    """One request's share of a pass at the highest concurrency, in s."""
-    most = max(run.concurrency for run in measured.runs)
-    runs = [run for run in measured.runs if run.concurrency == most]
-    return sum(run.duration_s for run in runs) / sum(len(run.records) for run in runs)
-
-
-def _draft_digest(outcome: SearchOutcome) -> str | None:
-    draft = outcome.ranked[0].config.draft_model if outcome.ranked else None
-    return read_model(draft).digest if draft else None
+def _draft_digest(outcome: SearchOutcome, confirmation: Confirmation | None) -> str | None:
+    best = outcome.ranked[0].config if outcome.ranked else PLAIN
+    if confirmation is not None and confirmation.best is not None:
+        best = confirmation.best.config
+    return read_model(best.draft_model).digest if best.draft_model else None
 
 
 def _check_writable(output: Path) -> None:
     """Find out before hours of measuring that the profile could not be written."""
-    if output.is_dir():
-        raise StorageError(f"{output}: is a folder, must be the profile's file")
+    for path, what in ((output, "profile"), (sibling_policy(output), "policy")):
+        if path.is_dir():
+            raise StorageError(f"{path}: is a folder, must be the {what}'s file")
     schema.write_text(output.with_name(f".{output.name}.probe"), "")
     output.with_name(f".{output.name}.probe").unlink()

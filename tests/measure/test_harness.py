@@ -13,9 +13,9 @@ from autospec.errors import InputError, MeasureError, WorkloadError
 from autospec.measure.harness import Harness, PassPlan, Progress
 from autospec.measure.load import ClosedLoop, Poisson
 from autospec.measure.prompt import Prompt
-from autospec.measure.split import Parts, split
+from autospec.measure.split import Parts, set_aside, split
 from autospec.measure.workload import Workload
-from autospec.measurement import DecodeMoments, Request, RequestRecord, Sampling
+from autospec.measurement import DecodeMoments, Request, RequestRecord, Run, Sampling
 from tests.measure.virtual import VirtualServer, chat, make_workload, run
 
 PARTS = split(make_workload(40, classes=2), 0, max_concurrency=4)
@@ -101,6 +101,34 @@ def test_repeats_go_round_all_levels_and_progress_is_told() -> None:
     assert {r.part for r in runs} == {"confirm"}
     assert [(p.done, p.total) for p in seen] == [(n, 6) for n in range(1, 7)]
     assert tuple(p.run for p in seen) == runs
+
+
+def test_passes_end_with_the_repeat_after_which_they_are_enough() -> None:
+    """Asked after each repeat at all loads but the last, with every pass so far."""
+    asked: list[list[tuple[int, int]]] = []
+
+    def enough(runs: tuple[Run, ...]) -> str:
+        asked.append([(made.repeat, made.concurrency) for made in runs])
+        return "clear" if len(asked) == 2 else ""
+
+    made = run(harness(VirtualServer(), repeats=5, until=enough).measure("tune"))
+    assert asked == [[(0, 1), (0, 4)], [(0, 1), (0, 4), (1, 1), (1, 4)]]
+    assert [(each.repeat, each.concurrency) for each in made] == asked[-1]
+    asked.clear()
+    whole = run(harness(VirtualServer(), until=lambda runs: enough(runs) and "").measure("tune"))
+    assert len(whole) == 6
+    assert len(asked) == 2
+
+
+def test_prompts_of_any_part_can_be_asked_for() -> None:
+    """Those set aside as well; a part that has none is refused by name."""
+    parts = set_aside(PARTS, 0.3, max_concurrency=4)
+    asking = harness(VirtualServer(), parts=parts)
+    found = run(asking.requests("corpus"))
+    assert [request.prompt for request in found] == indices(parts.corpus.prompts)
+    assert len(run(asking.requests("confirm", 2))) == 2
+    with pytest.raises(WorkloadError, match="'corpus' has no prompts"):
+        run(harness(VirtualServer()).requests("corpus"))
 
 
 def test_a_later_launch_goes_on_with_the_repeats() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from autospec.errors import WorkloadError
 from autospec.measure.prompt import Prompt
-from autospec.measure.split import Part, Parts, split
+from autospec.measure.split import Part, Parts, set_aside, split
 from autospec.measure.workload import Workload
 from autospec.measurement import Sampling
 from tests.measure.virtual import make_workload
@@ -135,3 +135,35 @@ def test_repeats_walk_through_the_whole_part(size: int, data: st.DataObject) -> 
     passes = [prompt for r in range(-(-size // count)) for prompt in part.slice(r, count)]
     assert set(passes) == set(part.prompts)
     assert len(set(passes[:size])) == size
+
+
+@given(sized=workloads(), seed=st.integers(), share=st.floats(0.1, 0.6))
+def test_what_is_set_aside_is_measured_no_more(
+    sized: tuple[Workload, int], seed: int, share: float
+) -> None:
+    """Tune and corpus are the old tune part, of each class as large a share; the rest stays."""
+    workload, concurrency = sized
+    before = split(workload, seed, max_concurrency=concurrency)
+    try:
+        after = set_aside(before, share, max_concurrency=concurrency)
+    except WorkloadError:
+        taken = len(before.tune.prompts) - 2 * concurrency
+        assert share * len(before.tune.prompts) > taken - 4 or share * 4 < 4
+        return
+    assert (after.warmup, after.confirm) == (before.warmup, before.confirm)
+    parts = (*after.tune.prompts, *after.corpus.prompts)
+    assert sorted(p.index for p in parts) == sorted(p.index for p in before.tune.prompts)
+    assert len(after.tune.prompts) >= 2 * concurrency
+    counts = Counter(p.label for p in before.tune.prompts)
+    taken_of = Counter(p.label for p in after.corpus.prompts)
+    assert all(taken_of[label] == round(share * count) for label, count in counts.items())
+    assert [part.name for part in after.all] == ["warmup", "corpus", "tune", "confirm"]
+
+
+def test_too_little_to_set_aside_or_to_keep_is_refused() -> None:
+    """With the numbers of prompts."""
+    parts = split(make_workload(24), 0, max_concurrency=4)
+    with pytest.raises(WorkloadError, match="keeps 5, must keep 8"):
+        set_aside(parts, 0.5, max_concurrency=4)
+    with pytest.raises(WorkloadError, match="set aside at least 1"):
+        set_aside(parts, 0.01, max_concurrency=4)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from autospec.breakdown import Stopped
 from autospec.config import PLAIN, SpecConfig
 from autospec.engine.args import Deployment
 from autospec.engine.models import ModelInfo
@@ -20,11 +21,12 @@ from autospec.measurement import Measurement, RequestRecord, ServerDelta
 from autospec.profile import Profile, load_profile, save_profile
 from autospec.tune.budget import Cost
 from autospec.tune.search import Ranked, SearchOutcome
-from autospec.tuning.conclude import Evidence, conclude, needs_confirmation
-from autospec.tuning.confirm import Confirmation
+from autospec.tuning.conclude import conclude
+from autospec.tuning.confirm import Confirmation, Finalist
 from autospec.tuning.noise import compare_launches
 from autospec.tuning.prepare import Prepared
 from autospec.tuning.request import TuneRequest
+from autospec.tuning.verdict import Evidence, needs_confirmation
 from tests.tune.fakes import measured
 
 NGRAM = SpecConfig("NGRAM", num_draft_tokens=8)
@@ -74,11 +76,10 @@ def confirmed_by(
 ) -> Confirmation:
     """A confirmation of these throughputs, twice over, where plain decoding made 10."""
     best, plain = (*values, *values), (*STEADY, *STEADY)
+    look = StoppingRule(max_pairs=6).look_levels({1: (best, plain)})
     return Confirmation(
         arm(PLAIN, plain, "confirm"),
-        arm(NGRAM, best, "confirm"),
-        StoppingRule(max_pairs=6).look_levels({1: (best, plain)}),
-        lossless,
+        (Finalist(arm(NGRAM, best, "confirm"), look, lossless),),
         rounds=1,
         unfinished=unfinished,
     )
@@ -308,3 +309,91 @@ def test_profile_of_a_large_study_stays_below_300_lines(prepared: Prepared, tmp_
     assert profile.points[0].config == configs[0]
     assert profile.points[-1].part == "confirm"
     assert "more kinds of warnings" in profile.warnings[-1]
+
+
+TREE = SpecConfig("STANDALONE", 3, 2, 8, "models/d")
+
+
+def search_of(*arms: Measurement) -> SearchOutcome:
+    """A search that measured these, the best first."""
+    ranked = tuple(
+        Ranked(one.config, 0.4 - place, place, arms.__getitem__) for place, one in enumerate(arms)
+    )
+    return SearchOutcome(arm(PLAIN, STEADY), ranked, "done")
+
+
+def test_best_finalist_is_deployed_though_the_search_ranked_another_first(
+    prepared: Prepared,
+) -> None:
+    """All finalists' held-out rows are kept, and the reason says how many there were."""
+    tree, ngram = arm(TREE, (15, 15.1, 14.9)), arm(NGRAM, (15, 15, 15.1))
+    two = confirmed_by((14, 14.2, 13.9))
+    plain = two.plain
+    assert plain is not None
+    looks = StoppingRule(max_pairs=6).look_levels({1: ((11.0, 11.1) * 3, STEADY * 2)})
+    behind = Finalist(arm(TREE, (11.0, 11.1) * 3, "confirm"), looks)
+    confirmation = replace(two, finalists=(*two.finalists, behind), lost=("X was lost",))
+    profile = conclude(prepared, Evidence(search_of(tree, ngram), confirmation), PROVENANCE)
+    assert profile.verdict.best == profile.choice.config == NGRAM
+    assert "the best of 2 finalists" in profile.verdict.reason
+    held_out = [row.config for row in profile.points if row.part == "confirm"]
+    assert held_out == [NGRAM, TREE]
+    assert "X was lost" in profile.warnings
+
+
+def test_profile_says_what_one_choice_costs_each_load_and_class(prepared: Prepared) -> None:
+    """A row for the load and for either class, among all complete candidates."""
+    outcome = search_of(arm(NGRAM, (15, 15.1, 14.9)), arm(TREE, (30, 30.1, 29.9)))
+    profile = conclude(prepared, Evidence(outcome, confirmed_by((14, 14.2, 13.9))), PROVENANCE)
+    assert [row.part for row in profile.winners] == ["concurrency 1"]
+    assert profile.winners[0].config == TREE
+    assert profile.winners[0].vs_choice.value == pytest.approx(2.0, rel=0.01)
+
+
+def test_candidates_that_were_stopped_are_kept_and_may_be_all_there_were(
+    prepared: Prepared,
+) -> None:
+    """The verdict is then the race's own, on the best of them."""
+    stopped = (
+        Stopped(NGRAM, 3, Interval(0.8, 0.7, 0.9)),
+        Stopped(TREE, 1, Interval(0.5, 0.4, 0.6)),
+    )
+    outcome = SearchOutcome(arm(PLAIN, STEADY), (), "done")
+    profile = conclude(prepared, Evidence(outcome, None, stopped=stopped), PROVENANCE)
+    assert profile.stopped == stopped
+    assert profile.verdict.decision == "slower"
+    assert profile.verdict.best == NGRAM
+    assert "every candidate was stopped early" in profile.verdict.reason
+    assert profile.choice.config == PLAIN
+    better = (Stopped(NGRAM, 1, Interval(1.2, 1.1, 1.3)),)
+    unsure = conclude(prepared, Evidence(outcome, None, stopped=better), PROVENANCE)
+    assert unsure.verdict.decision == "inconclusive"
+
+
+def test_latency_decides_by_the_time_per_token(prepared: Prepared) -> None:
+    """The throughput may be lower; rows still show it, and the verdict says what it is about."""
+    request = replace(prepared.request, objective="latency")
+    plain, quick = (
+        with_tpot(arm(config, values), tpot_ms)
+        for config, values, tpot_ms in ((PLAIN, STEADY, 40.0), (NGRAM, (8, 8.1, 7.9), 80.0))
+    )
+    ranked = (Ranked(NGRAM, -0.7, 2, lambda _number: quick),)
+    evidence = Evidence(SearchOutcome(plain, ranked, "done"), None)
+    profile = conclude(replace(prepared, request=request), evidence, PROVENANCE)
+    assert (profile.verdict.objective, profile.verdict.decision) == ("latency", "slower")
+    assert profile.verdict.vs_plain is not None
+    assert profile.verdict.vs_plain.value == pytest.approx(0.5)
+    assert "tpot_ms" in profile.verdict.reason
+    (row,) = profile.points
+    assert row.vs_plain is not None
+    assert row.vs_plain.value == pytest.approx(0.8, rel=0.02)
+
+
+def with_tpot(measurement: Measurement, tpot_ms: float) -> Measurement:
+    """The same with one request a pass, of eleven tokens."""
+    runs = []
+    for run in measurement.runs:
+        last = 1.0 + tpot_ms * 10 * (1 + run.repeat / 1000) / 1000
+        record = RequestRecord(0, 0.0, 3.0, chunk_s=(1.0, last), chunk_tokens=(1, 11))
+        runs.append(replace(run, records=(record,)))
+    return replace(measurement, runs=tuple(runs))

@@ -6,18 +6,20 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from autospec.config import PLAIN, SpecConfig
-from autospec.errors import LaunchError, SchemaError
+from autospec.errors import ConfigError, LaunchError, SchemaError
+from autospec.fidelity import Lossless
 from autospec.measurement import Measurement, Request, Run
 from autospec.tune.study import Study
 from autospec.tune.trial import SilentListener
 from autospec.tuning.answers import Ask
 from autospec.tuning.arm import Arms
-from autospec.tuning.confirm import Confirmation, ConfirmPlan, confirm
+from autospec.tuning.confirm import Confirmation, ConfirmPlan, Finalist, confirm
+from autospec.tuning.rounds import launches_left, was_begun
 
 NGRAM = SpecConfig("NGRAM", num_draft_tokens=8)
 REQUESTS = tuple(Request(index, (1, index), 4) for index in range(6))
@@ -38,6 +40,10 @@ class Speaker:
         """The answer."""
         self.asked += 1
         return (request.prompt + 100 * self.lossy,) * 4
+
+    async def answer_text(self, request: Request) -> str:
+        """The answer in words."""
+        return " ".join(map(str, await self.answer(request)))
 
     async def next_logprobs(
         self, input_ids: Sequence[int], *, top: int
@@ -111,9 +117,27 @@ def study(tmp_path: Path) -> Iterator[Study]:
         yield study
 
 
-def run(study: Study, arms: FakeArms, plan: ConfirmPlan = PLAN) -> Confirmation:
-    """Confirm the n-gram configuration."""
-    return confirm(study, cast("Arms", arms), NGRAM, plan, SilentListener())
+def run(
+    study: Study,
+    arms: FakeArms,
+    plan: ConfirmPlan = PLAN,
+    finalists: Sequence[SpecConfig] = (NGRAM,),
+) -> Confirmation:
+    """Confirm the n-gram configuration, or several."""
+    return confirm(study, cast("Arms", arms), finalists, plan, SilentListener())
+
+
+def best_of(confirmation: Confirmation) -> Finalist:
+    """The finalist that the verdict is about, which must be there."""
+    assert confirmation.best is not None
+    return confirmation.best
+
+
+def lossless_of(confirmation: Confirmation) -> Lossless:
+    """Its comparison of greedy answers, which must be there."""
+    found = best_of(confirmation).lossless
+    assert found is not None
+    return found
 
 
 def test_plain_surrounds_the_finalist_and_every_repeat_has_its_pair(study: Study) -> None:
@@ -122,9 +146,8 @@ def test_plain_surrounds_the_finalist_and_every_repeat_has_its_pair(study: Study
     confirmation = run(study, arms)
     assert arms.launches == [(PLAIN, 0, 3), (NGRAM, 0, 6), (PLAIN, 3, 3)]
     assert confirmation.plain is not None
-    assert confirmation.finalist is not None
     assert [r.repeat for r in confirmation.plain.runs] == list(range(6))
-    assert [r.repeat for r in confirmation.finalist.runs] == list(range(6))
+    assert [r.repeat for r in best_of(confirmation).measurement.runs] == list(range(6))
     assert [trial.kind for trial in study.trials()] == ["confirm"] * 3
 
 
@@ -132,9 +155,8 @@ def test_clear_case_stops_after_one_round(study: Study) -> None:
     """What the first round shows needs no second."""
     confirmation = run(study, FakeArms(CLEAR))
     assert confirmation.rounds == 1
-    assert confirmation.look is not None
-    assert confirmation.look.stop
-    assert confirmation.look.decision == "faster"
+    assert best_of(confirmation).look.stop
+    assert best_of(confirmation).look.decision == "faster"
     assert confirmation.unfinished == ""
 
 
@@ -144,11 +166,9 @@ def test_unclear_case_goes_on_to_the_cap_with_new_repeats(study: Study) -> None:
     confirmation = run(study, arms)
     assert confirmation.rounds == 3
     assert len(arms.launches) == 9
-    assert confirmation.finalist is not None
-    assert [r.repeat for r in confirmation.finalist.runs] == list(range(18))
-    assert confirmation.look is not None
-    assert confirmation.look.decision == "inconclusive"
-    assert confirmation.look.stop
+    assert [r.repeat for r in best_of(confirmation).measurement.runs] == list(range(18))
+    assert best_of(confirmation).look.decision == "inconclusive"
+    assert best_of(confirmation).look.stop
 
 
 def test_rounds_are_no_more_than_asked_for_or_than_the_rule_takes(study: Study) -> None:
@@ -164,9 +184,8 @@ def test_noise_between_launches_makes_a_small_win_unclear(study: Study) -> None:
     small = tuple(1 + (ratio - 1) / 6 for ratio in CLEAR)
     quiet = run(study, FakeArms(small), ConfirmPlan(3, (1,), rounds=1))
     noisy = run(study, FakeArms(small), ConfirmPlan(3, (1,), rounds=1, noise_floor=0.05))
-    assert quiet.look is not None
-    assert noisy.look is not None
-    assert (quiet.look.decision, noisy.look.decision) == ("faster", "inconclusive")
+    decisions = [best_of(found).look.decision for found in (quiet, noisy)]
+    assert decisions == ["faster", "inconclusive"]
 
 
 def test_budget_holds_further_rounds_back_but_not_the_first(study: Study) -> None:
@@ -197,7 +216,7 @@ def test_interrupted_confirmation_goes_on_where_it_was(
     assert confirmation.rounds == (1 if ratios is CLEAR else 3)
     assert len(passes) == (0 if whole else 3 * confirmation.rounds - len(first))
     assert confirmation == run(study, FakeArms(ratios))
-    assert confirmation.lossless is not None
+    assert lossless_of(confirmation).decision == "identical"
 
 
 def test_round_that_was_begun_is_finished_whatever_the_budget(study: Study) -> None:
@@ -214,18 +233,16 @@ def test_answers_are_compared_in_the_first_round_only(study: Study) -> None:
     arms = FakeArms(UNCLEAR)
     confirmation = run(study, arms)
     assert arms.answered == [PLAIN, NGRAM, PLAIN]
-    assert confirmation.lossless is not None
-    assert confirmation.lossless.decision == "identical"
-    assert confirmation.lossless.candidate.prompts == len(REQUESTS)
+    assert lossless_of(confirmation).decision == "identical"
+    assert lossless_of(confirmation).candidate.prompts == len(REQUESTS)
 
 
 def test_other_answers_are_found(study: Study) -> None:
     """A finalist that answers otherwise differs; plain decoding does not from itself."""
     confirmation = run(study, FakeArms(lossy=True))
-    assert confirmation.lossless is not None
-    assert confirmation.lossless.decision == "differs"
-    assert confirmation.lossless.candidate.wide == len(REQUESTS)
-    assert confirmation.lossless.control.identical == len(REQUESTS)
+    assert lossless_of(confirmation).decision == "differs"
+    assert lossless_of(confirmation).candidate.wide == len(REQUESTS)
+    assert lossless_of(confirmation).control.identical == len(REQUESTS)
 
 
 @pytest.mark.parametrize("stopped_at", [2, 3])
@@ -240,8 +257,7 @@ def test_answers_lost_with_a_session_are_asked_for_again(study: Study, stopped_a
     kinds = [trial.kind for trial in study.trials() if trial.state == "complete"]
     assert kinds.count("check") == stopped_at - 1
     assert kinds.count("confirm") == 3
-    assert confirmation.lossless is not None
-    assert confirmation.lossless.decision == "differs"
+    assert lossless_of(confirmation).decision == "differs"
 
 
 def test_finished_confirmation_launches_nothing_more(study: Study) -> None:
@@ -269,7 +285,7 @@ def test_launch_that_fails_is_recorded_and_said(study: Study, failed_at: int) ->
     """In the first round there is no confirmation; later, the rounds before it stand."""
     arms = FakeArms(UNCLEAR, errors={failed_at: LaunchError("it crashed", log_tail="the log")})
     confirmation = run(study, arms)
-    assert (confirmation.finalist is None) == (failed_at == 2)
+    assert (confirmation.best is None) == (failed_at == 2)
     assert "it crashed" in (confirmation.failure or confirmation.unfinished)
     assert study.trials()[-1].log_tail == "the log"
 
@@ -279,7 +295,129 @@ def test_another_finalist_is_confirmed_anew(study: Study) -> None:
     run(study, FakeArms(lossy=True))
     other = SpecConfig("NGRAM", num_draft_tokens=4)
     arms = FakeArms()
-    confirmation = confirm(study, cast("Arms", arms), other, PLAN, SilentListener())
+    confirmation = run(study, arms, finalists=(other,))
     assert [config for config, _, _ in arms.launches] == [PLAIN, other, PLAIN]
-    assert confirmation.lossless is not None
-    assert confirmation.lossless.decision == "identical"
+    assert lossless_of(confirmation).decision == "identical"
+
+
+OTHER = SpecConfig("NGRAM", num_draft_tokens=4)
+
+
+@dataclass
+class TwoArms(FakeArms):
+    """Ratios of its own for the second finalist, which may answer otherwise too.
+
+    Attributes:
+        others: the second finalist's throughput over plain decoding's by repeat.
+        lossy_other: whether it answers otherwise than plain decoding.
+        broken: finalists that do not start.
+    """
+
+    others: Sequence[float] = CLEAR
+    lossy_other: bool = False
+    broken: tuple[SpecConfig, ...] = ()
+
+    def _launch(self, config: SpecConfig, first_repeat: int, repeats: int, ask: Ask | None) -> None:
+        if config in self.broken:
+            raise LaunchError("it crashed")
+        self.lossy = self.lossy_other and config == OTHER
+        super()._launch(config, first_repeat, repeats, ask)
+
+    def _ratio(self, config: SpecConfig, repeat: int) -> float:
+        ratios = self.others if config == OTHER else self.ratios
+        return 1.0 if config.is_plain else ratios[repeat % len(ratios)]
+
+
+def both(study: Study, arms: FakeArms, **plan: Any) -> Confirmation:
+    """Confirm two finalists, of which the search ranked ``NGRAM`` first."""
+    return run(study, arms, ConfirmPlan(3, (1,), **plan), finalists=(NGRAM, OTHER))
+
+
+def test_all_finalists_of_a_round_share_its_launches_of_plain(study: Study) -> None:
+    """Two finalists need four launches, and held-out prompts say which of them is the best."""
+    arms = TwoArms(CLEAR, others=[2 * ratio for ratio in CLEAR])
+    confirmation = both(study, arms)
+    assert arms.launches == [(PLAIN, 0, 3), (NGRAM, 0, 6), (OTHER, 0, 6), (PLAIN, 3, 3)]
+    assert [finalist.config for finalist in confirmation.finalists] == [OTHER, NGRAM]
+    assert best_of(confirmation).look.decision == "faster"
+    assert {f.lossless.decision for f in confirmation.finalists if f.lossless} == {"identical"}
+
+
+def test_several_finalists_share_the_chance_of_a_false_verdict(study: Study) -> None:
+    """The same passes give a wider interval where the better of two was chosen by them."""
+    alone = best_of(run(study, FakeArms(UNCLEAR), ConfirmPlan(3, (1,), rounds=1)))
+    of_two = best_of(both(study, TwoArms(UNCLEAR, others=[0.5] * 6), rounds=1))
+    assert of_two.config == alone.config == NGRAM
+    assert of_two.look.ratio.value == pytest.approx(alone.look.ratio.value)
+    assert of_two.look.ratio.low < alone.look.ratio.low
+    assert of_two.look.ratio.high > alone.look.ratio.high
+
+
+def test_finalist_that_is_clearly_behind_takes_no_further_part(study: Study) -> None:
+    """While the leader's verdict is unclear, only it goes on."""
+    arms = TwoArms(UNCLEAR, others=[0.3] * 6)
+    confirmation = both(study, arms)
+    assert confirmation.rounds == 3
+    assert [config for config, _, _ in arms.launches].count(OTHER) == 1
+    assert best_of(confirmation).config == NGRAM
+
+
+def test_order_of_the_finalists_turns_from_round_to_round(study: Study) -> None:
+    """So that a machine that drifts favours none of them."""
+    arms = TwoArms(UNCLEAR, others=UNCLEAR[::-1])
+    both(study, arms, rounds=2)
+    order = [config for config, _, _ in arms.launches]
+    assert order == [PLAIN, NGRAM, OTHER, PLAIN, PLAIN, OTHER, NGRAM, PLAIN]
+
+
+def test_faster_finalist_whose_answers_differ_comes_last(study: Study) -> None:
+    """It may not be deployed, so the verdict is about the other; unless it is allowed."""
+    arms = TwoArms(CLEAR, others=[2 * ratio for ratio in CLEAR], lossy_other=True)
+    confirmation = both(study, arms)
+    assert best_of(confirmation).config == NGRAM
+    assert confirmation.finalists[1].lossless is not None
+    assert confirmation.finalists[1].lossless.decision == "differs"
+    assert best_of(both(study, TwoArms(), allow_lossy=True)).config == OTHER
+
+
+def test_finalist_that_does_not_start_leaves_the_others(study: Study) -> None:
+    """It is named; only when none is left is there no confirmation."""
+    confirmation = both(study, TwoArms(broken=(NGRAM,)))
+    assert best_of(confirmation).config == OTHER
+    assert confirmation.lost == (f"{NGRAM.label} could not be confirmed: it crashed",)
+    none = run(study, TwoArms(broken=(NGRAM,)), finalists=(NGRAM,))
+    assert none.best is None
+    assert "it crashed" in none.failure
+
+
+@pytest.mark.parametrize("stopped_at", [1, 2, 3, 4, 6])
+def test_interrupted_confirmation_of_two_goes_on_where_it_was(
+    study: Study, stopped_at: int
+) -> None:
+    """No finished launch is made again."""
+    arms = TwoArms(UNCLEAR, others=UNCLEAR[::-1], errors={stopped_at: KeyboardInterrupt()})
+    with pytest.raises(KeyboardInterrupt):
+        both(study, arms, rounds=2)
+    again = TwoArms(UNCLEAR, others=UNCLEAR[::-1])
+    confirmation = both(study, again, rounds=2)
+    assert len([launch for launch in again.launches if launch[2]]) == 8 - (stopped_at - 1)
+    assert confirmation == both(study, TwoArms(UNCLEAR, others=UNCLEAR[::-1]), rounds=2)
+
+
+def test_what_an_earlier_session_made_is_known_from_the_study(study: Study) -> None:
+    """For which finalists, and how many launches the last round lacks."""
+    assert launches_left(study) is None
+    assert not was_begun(study, (NGRAM, OTHER))
+    with pytest.raises(KeyboardInterrupt):
+        both(study, TwoArms(errors={3: KeyboardInterrupt()}))
+    assert launches_left(study) == 2
+    assert was_begun(study, (NGRAM, OTHER))
+    assert not was_begun(study, (NGRAM,))
+    both(study, TwoArms())
+    assert launches_left(study) == 0
+
+
+def test_no_finalist_is_refused(study: Study) -> None:
+    """There is nothing to confirm."""
+    with pytest.raises(ConfigError, match="no finalist to confirm"):
+        run(study, FakeArms(), finalists=())

@@ -1,0 +1,257 @@
+"""Record every configuration of the CPU demo at every load: what a search is tried on.
+
+Plain decoding is launched first, halfway and last, so that the grid shows the machine's noise; the
+other launches come in an order drawn from a seed. Within a launch the loads take turns, repeat by
+repeat. A run that finds its file goes on with it: a launch is written when it is done, whole.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import re
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from autospec import demo, schema
+from autospec.config import PLAIN, SpecConfig
+from autospec.engine import cpu
+from autospec.engine.args import Deployment, server_args
+from autospec.engine.capabilities import detect
+from autospec.engine.client import EngineClient
+from autospec.engine.models import read_model
+from autospec.engine.server import ServerProcess
+from autospec.errors import AutospecError, DemoError
+from autospec.evidence import Target, WorkloadSummary
+from autospec.measure.harness import Harness, PassPlan
+from autospec.measure.split import Parts, split
+from autospec.measure.workload import Workload, read_workload
+from autospec.tune.grid import Grid, GridHeader, GridRow, read_grid, row_of, text_of
+from autospec.tuning.prepare import describe_environment
+
+DRAFT: Final = Path("examples/demo-draft")
+DATA: Final = Path("benchmarks/data/cpu_demo_grid.jsonl")
+CHAINS: Final = (1, 2, 3, 4, 5)
+#: (steps, topk, tokens) of trees, and (tokens, breadth) of n-gram drafting.
+TREES: Final = (
+    (2, 2, 4),
+    (2, 4, 8),
+    (3, 2, 8),
+    (3, 4, 8),
+    (3, 4, 16),
+    (4, 2, 8),
+    (4, 4, 16),
+    (5, 2, 8),
+)
+NGRAMS: Final = ((4, 1), (4, 4), (8, 1), (8, 4), (12, 1), (12, 4), (16, 1), (16, 8))
+#: Prompts of a pass by concurrency: three a slot, and as many of each of three classes.
+PASS_PROMPTS: Final = {1: 3, 4: 12, 8: 24}
+#: Of each class; split, they give as many of each to the part that is measured.
+PROMPTS_PER_CLASS: Final = 31
+MAX_NEW_TOKENS: Final = 28
+WARMUP_NEW_TOKENS: Final = 4
+DTYPE: Final = "bfloat16"
+
+
+def configurations(draft: str) -> list[SpecConfig]:
+    """Every configuration of the grid but plain decoding."""
+    trees = [(steps, 1, steps + 1) for steps in CHAINS] + list(TREES)
+    found = [SpecConfig("STANDALONE", *shape, draft_model=draft) for shape in trees]
+    for tokens, breadth in NGRAMS:
+        options = (("ngram_match_type", "BFS"), ("ngram_max_bfs_breadth", breadth))
+        found.append(SpecConfig("NGRAM", num_draft_tokens=tokens, options=options))
+    return found
+
+
+def launches(draft: str, seed: int) -> tuple[SpecConfig, ...]:
+    """All launches in their order: plain decoding first, halfway and last."""
+    others = configurations(draft)
+    random.Random(seed).shuffle(others)  # noqa: S311  # repeatable on purpose, hides no secret
+    half = len(others) // 2
+    return (PLAIN, *others[:half], PLAIN, *others[half:], PLAIN)
+
+
+def prompt_lines(path: Path) -> str:
+    """As many prompts of each class, the first of the file, with shortened answers."""
+    counts: dict[str, int] = {}
+    chosen = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        prompt = json.loads(line)
+        counts[prompt["class"]] = counts.get(prompt["class"], 0) + 1
+        if counts[prompt["class"]] <= PROMPTS_PER_CLASS:
+            short = min(prompt["max_new_tokens"], MAX_NEW_TOKENS)
+            chosen.append(json.dumps({**prompt, "max_new_tokens": short}) + "\n")
+    return "".join(chosen)
+
+
+def workload() -> Workload:
+    """What the grid is recorded on, read as ``autospec tune`` would read it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / demo.prompts_path().name
+        path.write_text(prompt_lines(demo.prompts_path()), encoding="utf-8")
+        return replace(read_workload(path, default_max_new_tokens=MAX_NEW_TOKENS), name=path.name)
+
+
+def header(parts: Parts, repeats: int, order: tuple[SpecConfig, ...]) -> GridHeader:
+    """What the grid is recorded on; nothing in it says where on this machine."""
+    model, draft = read_model(str(demo.model_path())), read_model(str(DRAFT))
+    prompts = parts.workload.prompts
+    labels = sorted({str(prompt.label) for prompt in prompts})
+    return GridHeader(
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        command=shlex.join(["python", *(_relative(word) for word in sys.argv)]),
+        target=Target(demo.MODEL_NAME, model.digest, model.architecture, draft.digest),
+        environment=describe_environment(detect("cpu"), DTYPE, 1),
+        workload=WorkloadSummary(
+            name=parts.workload.name,
+            fingerprint=parts.workload.fingerprint,
+            prompts={part.name: len(part.prompts) for part in (parts.warmup, parts.tune)},
+            classes={label: sum(p.label == label for p in prompts) for label in labels},
+            concurrencies=tuple(PASS_PROMPTS),
+            temperature=parts.workload.sampling.temperature,
+        ),
+        concurrencies=tuple(PASS_PROMPTS),
+        repeats=repeats,
+        requests_per_pass=dict(PASS_PROMPTS),
+        max_new_tokens=MAX_NEW_TOKENS,
+        launches=order,
+    )
+
+
+async def passes(
+    server: ServerProcess, parts: Parts, number: int, config: SpecConfig, repeats: int
+) -> list[GridRow]:
+    """All passes of one launch; the loads take turns."""
+    rows = []
+    async with EngineClient(server.url) as client:
+        harnesses = {
+            level: Harness(
+                client,
+                parts,
+                plan=PassPlan(
+                    (level,), requests_per_pass=count, warmup_new_tokens=WARMUP_NEW_TOKENS
+                ),
+            )
+            for level, count in PASS_PROMPTS.items()
+        }
+        for harness in harnesses.values():
+            await harness.render()
+        for repeat in range(repeats):
+            for level, harness in harnesses.items():
+                begin_s = time.monotonic()
+                run = await harness.run_pass("tune", level, repeat)
+                pass_s = time.monotonic() - begin_s
+                launch_s = server.launch_s or 0.0
+                rows.append(row_of(number, config, run, launch_s=launch_s, pass_s=pass_s))
+    return rows
+
+
+def record(number: int, config: SpecConfig, parts: Parts, repeats: int) -> list[GridRow]:
+    """One launch: its rows, or as many that say why there are none."""
+    deployment = Deployment(
+        model=str(demo.model_path()),
+        device="cpu",
+        dtype=DTYPE,
+        max_running_requests=48,
+        mem_fraction_static=0.2,
+        context_length=1024,
+    )
+    served = replace(config, draft_model=str(DRAFT.resolve())) if config.draft_model else config
+    try:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            ServerProcess(
+                server_args(deployment, served),
+                environment=cpu.environment(),
+                log_path=Path(folder) / "server.log",
+            ) as server,
+        ):
+            return asyncio.run(passes(server, parts, number, config, repeats))
+    except AutospecError as error:
+        reason = re.sub(r"(/[\w.+-]+)+", "PATH", " ".join(str(error).split()))
+        return [
+            GridRow(number, config, level, repeat, "failed", reason or type(error).__name__)
+            for repeat in range(repeats)
+            for level in PASS_PROMPTS
+        ]
+
+
+def begin(path: Path, head: GridHeader) -> Grid:
+    """The grid as far as an earlier run recorded it, or a new one.
+
+    Raises:
+        DemoError: the file was recorded otherwise.
+    """
+    if not path.exists():
+        schema.write_text(path, text_of([head]))
+        return Grid(head, ())
+    found = read_grid(path).without_parts()
+    same = replace(found.header, created=head.created, command=head.command)
+    if same != head:
+        raise DemoError(f"{path}: recorded on another machine or otherwise; give another file")
+    schema.write_text(path, text_of([found.header, *found.rows]))
+    return found
+
+
+def make(path: Path, grid: Grid, parts: Parts, most: int) -> None:
+    """Make the launches that the file lacks, at most so many; each adds its rows when done."""
+    done = grid.finished()
+    left = [n for n in range(len(grid.header.launches)) if n not in done][:most]
+    begin_s = time.monotonic()
+    for place, number in enumerate(left, start=1):
+        config = grid.header.launches[number]
+        rows = record(number, config, parts, grid.header.repeats)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text_of(rows))
+        used_s = time.monotonic() - begin_s
+        rest_s = used_s / place * (len(left) - place)
+        sys.stderr.write(
+            f"{len(done) + place} of {len(grid.header.launches)} launches, {used_s / place:.0f} s "
+            f"each, about {rest_s / 60:.0f} min more: {config.label}: {shown(rows)}\n"
+        )
+
+
+def shown(rows: Sequence[GridRow]) -> str:
+    """Median tokens/s at each load, or what went wrong."""
+    if rows[0].reason:
+        return rows[0].reason
+    rates = {level: [r for r in rows if r.concurrency == level] for level in PASS_PROMPTS}
+    return ", ".join(
+        f"{sorted(row.output_throughput or 0.0 for row in found)[len(found) // 2]:.1f} @{level}"
+        for level, found in rates.items()
+    )
+
+
+def _relative(word: str) -> str:
+    return Path(word).name if Path(word).is_absolute() else word
+
+
+def main() -> None:
+    """Record what the file lacks."""
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    parser.add_argument("file", type=Path, nargs="?", default=DATA, help="made, or gone on with")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=0, help="of the order of the launches")
+    parser.add_argument("--launches", type=int, default=1000, help="make at most so many now")
+    parser.add_argument("--prompts", type=Path, help="only write the prompts, for autospec tune")
+    options = parser.parse_args()
+    if options.prompts:
+        schema.write_text(options.prompts, prompt_lines(demo.prompts_path()))
+        return
+    parts = split(workload(), options.seed, max_concurrency=max(PASS_PROMPTS))
+    order = launches(DRAFT.name, options.seed)
+    grid = begin(options.file, header(parts, options.repeats, order))
+    make(options.file, grid, parts, options.launches)
+
+
+if __name__ == "__main__":
+    main()
