@@ -5,6 +5,7 @@ python examples/offline_engine.py PROFILE "Write a haiku about rain."
 
 from __future__ import annotations
 
+import os
 import sys
 
 import autospec
@@ -14,6 +15,8 @@ from autospec.engine import cpu
 def main(path: str, prompt: str) -> None:
     """Start ``sglang.Engine`` as the profile says and answer one prompt."""
     profile = autospec.load_profile(path)
+    # The runtime policy works here too; without this line the engine speculates always.
+    os.environ.update(profile.environment_variables())
     if cpu.needed(profile.environment.device):
         cpu.activate()
     import sglang  # noqa: PLC0415  # after activate(), which sets what SGLang reads at import

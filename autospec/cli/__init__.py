@@ -6,7 +6,6 @@ needs when it runs.
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Any
 
 import click
@@ -14,10 +13,16 @@ import click
 from autospec.cli.args import args_command
 from autospec.cli.bench import bench_command
 from autospec.cli.compare import compare_command
+from autospec.cli.completion import completion_command
+from autospec.cli.doctor import doctor_command
+from autospec.cli.export import export_command
+from autospec.cli.refresh import refresh_command
 from autospec.cli.replay import replay_command
+from autospec.cli.report import report_command
 from autospec.cli.serve import serve_command
 from autospec.cli.show import show_command
 from autospec.cli.tune import tune_command
+from autospec.cli.watch import watch_command
 from autospec.errors import AutospecError
 
 __all__ = ["cli", "main"]
@@ -49,7 +54,7 @@ class _Group(click.Group):
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(version("sglang-autospec"), prog_name="autospec")
+@click.version_option(package_name="sglang-autospec", prog_name="autospec")
 def cli() -> None:
     """Choose and control speculative decoding for a model served by SGLang.
 
@@ -61,10 +66,16 @@ for _command in (
     tune_command,
     serve_command,
     args_command,
+    export_command,
+    doctor_command,
     show_command,
+    report_command,
     bench_command,
     compare_command,
     replay_command,
+    watch_command,
+    refresh_command,
+    completion_command,
 ):
     cli.add_command(_command)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from pathlib import Path
 
 import click
@@ -28,27 +26,12 @@ def args_command(
     python -m sglang.launch_server $(autospec args PROFILE)
     env $(autospec args PROFILE --env) python -m sglang.launch_server ...
     """  # noqa: D301  # click keeps the lines after a backspace as they are
+    from autospec.exports.forms import FORMS
     from autospec.profile import load_profile
     from autospec.tuning.deploy import fit_profile
-    from autospec.tuning.prepare import server_environment
 
     profile = fit_profile(load_profile(path), model=model, force=force)
-    environment = server_environment(profile.environment.device)
-    if as_json:
-        result = {
-            "argv": profile.to_argv(),
-            "server_args": profile.server_args(),
-            "environment": environment,
-            "config": str(profile.choice.config),
-            "verdict": profile.verdict.decision,
-            "reason": profile.verdict.reason,
-        }
-        click.echo(json.dumps(result, indent=2))
-        return
-    if profile.choice.config.is_plain:
+    if profile.choice.config.is_plain and not as_json:
         click.echo(f"plain decoding: {profile.verdict.reason}", err=True)
-    if as_env:
-        words = [f"{name}={value}" for name, value in environment.items()]
-    else:
-        words = profile.to_argv()
-    click.echo(shlex.join(words))
+    form = "json" if as_json else "env" if as_env else "args"
+    click.echo(FORMS[form](profile).text, nl=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from autospec.bench.request import LaunchSettings, Traffic
-from autospec.cli.options import CONCURRENCY, json_option
+from autospec.cli.options import CONCURRENCY, api_key_option, json_option, read_api_key
 from autospec.metrics import Slo
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ __all__ = ["check_output", "emit", "measuring_options", "prepare", "this_command
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_API_KEY: Final = "AUTOSPEC_API_KEY"
 #: What ``--demo`` uses where the user says nothing.
 _DEMO: Final[dict[str, Any]] = {"concurrencies": (1, 4), "requests_per_pass": 6}
 #: The same for the server of a configuration; profiles and running servers have theirs.
@@ -69,13 +67,7 @@ _OPTIONS: Final = (
         help="Of the split of the prompts and of the server.",
     ),
     click.option("--slo", metavar="LIMITS", help="Like 'ttft_ms=200 tpot_ms=20'."),
-    click.option(
-        "--api-key-env",
-        default=_API_KEY,
-        show_default=True,
-        metavar="NAME",
-        help="Environment variable with the key of a server by address.",
-    ),
+    api_key_option,
     click.option(
         "--model", metavar="PATH", help="Of a configuration; or where a profile's model lies."
     ),
@@ -156,7 +148,7 @@ def prepare(
     )
     launch_timeout_s = parse_duration(options["launch_timeout"])
     settings = LaunchSettings(**{**_chosen(options, _LAUNCH), "launch_timeout_s": launch_timeout_s})
-    key = _api_key(options["api_key_env"])
+    key = read_api_key(options["api_key_env"])
     return find_targets(texts, settings, plan.traffic.concurrencies, key), plan
 
 
@@ -226,10 +218,3 @@ def _demo_options(
         "model": str(demo.model_path(note)),
         "prompts": str(demo.prompts_path()),
     }
-
-
-def _api_key(name: str) -> str | None:
-    key = os.environ.get(name)
-    if key is None and name != _API_KEY:
-        raise click.UsageError(f"--api-key-env {name}: there is no such environment variable")
-    return key or None

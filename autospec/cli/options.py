@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+import os
+from typing import Any, Final
 
 import click
 
-__all__ = ["CONCURRENCY", "DRAFT", "RATES", "force_option", "json_option", "model_option"]
+__all__ = [
+    "CONCURRENCY",
+    "DRAFT",
+    "RATES",
+    "api_key_option",
+    "force_option",
+    "json_option",
+    "model_option",
+    "read_api_key",
+]
 
 
 class _Concurrency(click.ParamType[tuple[int, ...]]):
@@ -65,6 +75,24 @@ CONCURRENCY = _Concurrency()
 DRAFT = _Draft()
 RATES = _Rates()
 
+_API_KEY: Final = "AUTOSPEC_API_KEY"
+
+
+def read_api_key(variable: str) -> str | None:
+    """The key of a server by address, from the environment variable of ``--api-key-env``."""
+    key = os.environ.get(variable)
+    if key is None and variable != _API_KEY:
+        raise click.UsageError(f"--api-key-env {variable}: there is no such environment variable")
+    return key or None
+
+
+api_key_option = click.option(
+    "--api-key-env",
+    default=_API_KEY,
+    show_default=True,
+    metavar="NAME",
+    help="Environment variable with the key of a server by address.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 force_option = click.option(
     "--force", is_flag=True, help="Use the profile though model, machine or engine differ."

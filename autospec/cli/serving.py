@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from autospec.engine.server import ServerProcess
+from autospec.tuning.steer import Steered, forget_status, require_steered
 
 __all__ = ["keep_serving"]
 
@@ -24,6 +25,7 @@ def keep_serving(
     arguments: Mapping[str, Any],
     *,
     environment: Mapping[str, str],
+    steered: Steered,
     port: int,
     log_path: Path | None,
     timeout_s: float,
@@ -33,6 +35,7 @@ def keep_serving(
     Raises:
         PortTakenError: the port is in use.
         LaunchError: it did not become ready, or died later.
+        EngineError: its policy is not at work.
     """
     with contextlib.ExitStack() as stack:
         if log_path is None:
@@ -41,13 +44,18 @@ def keep_serving(
         stack.enter_context(_terminate_as_interrupt())
         server = ServerProcess(
             arguments,
-            environment=environment,
+            environment={**environment, **steered.environment},
             port=port,
             log_path=log_path,
             timeout_s=timeout_s,
         )
         stack.enter_context(_followed(log_path))
+        forget_status(port)
+        stack.callback(forget_status, port)
         with server:
+            if steered.asked is not None:
+                status = require_steered(steered, port=server.port, pid=server.pid)
+                click.echo(f"plugin: {status.reason}", err=True)
             click.echo(f"ready after {server.launch_s:.0f} s at {server.url}", err=True)
             while server.alive():
                 threading.Event().wait(_POLL_S)

@@ -35,4 +35,4 @@ def show_command(path: Path, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(schema.dump(profile), indent=2))
     else:
-        print_profile(profile)
+        print_profile(profile, path)

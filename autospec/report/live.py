@@ -7,7 +7,8 @@ Elsewhere: one plain line an event.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
@@ -23,7 +24,7 @@ from autospec.config import SpecConfig
 from autospec.measure.harness import Progress as PassProgress
 from autospec.measurement import RequestRecord
 from autospec.report.tables import rate, times
-from autospec.tune.budget import Plan
+from autospec.tune.budget import Plan, format_duration
 from autospec.tune.study import Trial
 from autospec.tuning.prepare import Prepared
 
@@ -44,15 +45,35 @@ class _Row:
     records: list[RequestRecord] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class _Pace:
+    """How long the planned work takes in fact."""
+
+    plan: Plan
+    since_s: float
+    done: int = 0
+
+    def left_s(self, now_s: float) -> float:
+        """Seconds left, at the pace of the trials since the plan; 0 or less where it is over."""
+        expected_s = self.done * self.plan.cost.trial_s
+        return (self.plan.expected_s - expected_s) * (now_s - self.since_s) / expected_s
+
+
 class TuneView:
     """A listener that shows a running study; use it in ``with``.
 
     Args:
         console: where to write; standard error by default.
+        now: a monotonic clock in seconds.
     """
 
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(
+        self, console: Console | None = None, *, now: Callable[[], float] = time.monotonic
+    ) -> None:
         self.console = console or Console(stderr=True, highlight=False, soft_wrap=True)
+        self._now = now
+        self._began_s = now()
+        self._pace: _Pace | None = None
         self._levels: tuple[int, ...] = ()
         self._rows: dict[int, _Row] = {}
         self._current: _Row | None = None
@@ -86,6 +107,7 @@ class TuneView:
     def planned(self, plan: Plan, prepared: Prepared) -> None:
         """Show what is going to happen."""
         environment, parts = prepared.environment, prepared.parts
+        self._pace = _Pace(plan, self._now())
         self._levels = prepared.request.concurrencies
         machine = f"{environment.accelerator_count} x {environment.accelerator}"
         sizes = ", ".join(
@@ -100,7 +122,7 @@ class TuneView:
     def trial_started(self, number: int, config: SpecConfig, reason: str) -> None:
         """Show which configuration comes next, and why."""
         self._current = self._rows[number] = _Row(config)
-        self.note(f"[{number}] {config.label}: {reason}")
+        self.note(f"[{number}] {config.label}: {reason}{self._time()}")
         self._bar.reset(self._task, description="launching", total=None)
         self._refresh()
 
@@ -131,12 +153,23 @@ class TuneView:
     def trial_finished(self, trial: Trial) -> None:
         """Show what came of a configuration."""
         row = self._rows[trial.id]
+        if self._pace is not None:
+            self._pace.done += 1
         row.state, row.value = trial.state, trial.value
         if trial.error:
             self.note(f"    {trial.state}: {trial.error}")
         elif trial.value is not None and not trial.config.is_plain:
             self.note(f"    {times(trial.value)} of plain decoding")
         self._refresh()
+
+    def _time(self) -> str:
+        """Time gone, and what is left at the pace so far."""
+        now_s = self._now()
+        if self._pace is None or not self._pace.done:
+            return ""
+        text = f"; {format_duration(now_s - self._began_s)} gone"
+        left_s = self._pace.left_s(now_s)
+        return f"{text}, about {format_duration(left_s)} left" if left_s > 0 else text
 
     def _refresh(self) -> None:
         if self.console.is_terminal:

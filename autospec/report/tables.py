@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
 
 from rich import box
 from rich.table import Table
 
 from autospec.config import SpecConfig
+from autospec.control.choose import policy_for, sibling_policy
+from autospec.errors import SchemaError
 from autospec.evidence import Failure, Interval, Point
 from autospec.fidelity import Lossless
 from autospec.profile import Profile
@@ -20,6 +24,7 @@ __all__ = [
     "failures_text",
     "lossless_text",
     "points_table",
+    "policy_line",
     "profile_lines",
     "rate",
     "study_table",
@@ -27,11 +32,21 @@ __all__ = [
 ]
 
 
-def points_table(points: Sequence[Point], title: str | None = None) -> Table:
+#: Objective -> heading and figure of one more column, where throughput is not what it is about.
+_EXTRA: Final[dict[str, tuple[str, Callable[[Point], str]]]] = {
+    "latency": ("tpot ms", lambda point: rate(point.tpot_ms.p50) if point.tpot_ms else "-"),
+    "goodput": ("goodput", lambda point: f"{point.request_goodput or 0.0:.3g}"),
+}
+
+
+def points_table(
+    points: Sequence[Point], title: str | None = None, objective: str = "throughput"
+) -> Table:
     """One row a configuration and load: throughput with its spread, acceptance, against plain.
 
-    Plain decoding comes first, then the configurations from best to worst. The title says how many
-    passes each row rests on.
+    Median ``tpot_ms`` stands beside them where the objective is latency, requests/s within the SLO
+    where it is goodput. Plain decoding comes first, then the configurations from best to worst.
+    The title says how many passes each row rests on.
     """
     if title is not None:
         title = f"{title}, {_passes(points)} passes a row"
@@ -39,7 +54,9 @@ def points_table(points: Sequence[Point], title: str | None = None) -> Table:
         box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False, padding=(0, 1, 0, 0)
     )
     table.add_column("configuration", overflow="fold")
-    for heading in ("load", "tok/s", "spread", "accept", "vs plain"):
+    extra = _EXTRA.get(objective)
+    headings = ["load", "tok/s", "spread", "accept", "vs plain", *([extra[0]] if extra else [])]
+    for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     last: SpecConfig | None = None
     for point in _ordered(points):
@@ -50,6 +67,7 @@ def points_table(points: Sequence[Point], title: str | None = None) -> Table:
             f"{rate(point.output_throughput.low)}-{rate(point.output_throughput.high)}",
             "-" if point.accept_length is None else f"{point.accept_length:.2f}",
             _against_plain(point),
+            *([extra[1](point)] if extra else []),
         )
         last = point.config
     return table
@@ -121,6 +139,17 @@ def evidence_lines(profile: Profile) -> list[str]:
         lines.append(f"lossless  {lossless_text(profile.lossless)}")
     lines += [f"differs   {line} (best / plain)" for line in profile.verdict.differs_from_plain]
     return lines + [f"warning   {line}" for line in profile.warnings]
+
+
+def policy_line(profile: Path) -> str:
+    """Which runtime policy goes with a profile's file."""
+    try:
+        chosen = policy_for(profile)
+    except SchemaError as error:
+        return f"policy    {error}"
+    if chosen.origin == "default":
+        return f"policy    {chosen.name}, the default: there is no {sibling_policy(profile)}"
+    return f"policy    {chosen.name}: {chosen.policy.kind}"
 
 
 def lossless_text(lossless: Lossless) -> str:

@@ -13,9 +13,11 @@ from autospec.report.tables import (
     evidence_lines,
     failures_text,
     points_table,
+    policy_line,
     profile_lines,
     study_table,
 )
+from autospec.report.winners import schedule_line, stopped_lines, winners_table
 from autospec.tune.study import Study
 
 __all__ = ["print_profile", "print_result", "print_study"]
@@ -30,24 +32,29 @@ def print_result(profile: Profile, path: Path, study: Path) -> None:
         console.print(line, markup=False)
     console.print(f"study     {study}", markup=False)
     console.print(f"profile   {path}", markup=False)
+    console.print(policy_line(path), markup=False)
     console.print(f"serve     autospec serve {shlex.quote(str(path))}", markup=False)
 
 
 def print_points(profile: Profile, console: Console) -> None:
-    """Show the measured rows, part by part."""
+    """Show the measured rows, part by part, and what was not measured to the end."""
     rows = [*profile.baseline, *profile.points]
     for part, title in (("tune", "Search prompts"), ("confirm", "Held-out prompts")):
         chosen = [row for row in rows if row.part == part]
         if chosen:
-            console.print(points_table(chosen, title))
-    for line in failures_text(profile.failed):
+            console.print(points_table(chosen, title, profile.verdict.objective))
+    table = winners_table(profile)
+    if table is not None:
+        console.print(table)
+    lines = (schedule_line(profile), *stopped_lines(profile), *failures_text(profile.failed))
+    for line in filter(None, lines):
         console.print(line, markup=False)
 
 
-def print_profile(profile: Profile) -> None:
-    """Show a whole profile."""
+def print_profile(profile: Profile, path: Path) -> None:
+    """Show a whole profile, and which policy goes with it."""
     console = _console()
-    for line in profile_lines(profile):
+    for line in (*profile_lines(profile), policy_line(path)):
         console.print(line, markup=False)
     print_points(profile, console)
     table = acceptance_table(profile)

@@ -9,9 +9,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from autospec.cli import cli
+from autospec.config import PLAIN, SpecConfig
 from autospec.control.trace import write_trace
 from autospec.control.worlds import TABLES, Model, make_world
-from autospec.profile import save_profile
+from autospec.evidence import StepTime
+from autospec.profile import Choice, Verdict, save_profile
+from autospec.tuning.policy_file import save_policy
 from tests.test_profile import make_profile
 
 COSTS = {"step_time_ms": {"0": {"1": 10.0, "8": 12.0}, "5": {"1": 14.0, "8": 18.0}}}
@@ -118,6 +121,24 @@ def test_step_times_come_from_one_place(trace: Path, costs: Path, tmp_path: Path
     assert result.exit_code in {0, 2}
     if result.exit_code:
         assert "profile.yaml" in result.stderr
+
+
+def test_the_profiles_own_policy_is_the_default(trace: Path, tmp_path: Path) -> None:
+    """The one beside the profile, unless another is named; the shipped one where there is none."""
+    best = SpecConfig("EAGLE3", num_steps=5, topk=1, num_draft_tokens=6)
+    rows = tuple(StepTime(c, 1, 1.0, ms, 9) for c, ms in ((PLAIN, 10.0), (best, 14.0)))
+    verdict = Verdict("slower", "it is", "tune", best)
+    profile = make_profile(
+        verdict=verdict, choice=Choice(PLAIN, {"model_path": "m"}, {}), step_times=rows
+    )
+    save_profile(tmp_path / "p.yaml", profile)
+    arguments = (trace, "--profile", tmp_path / "p.yaml", "--json")
+    assert json.loads(run(*arguments).stdout)["policy"] == "throughput"
+    beside = save_policy(profile, tmp_path / "p.yaml")
+    document = json.loads(run(*arguments).stdout)
+    assert document["policy"] == str(beside)
+    assert document["vs_plain"] == pytest.approx(1)
+    assert json.loads(run(*arguments, "--policy", "fixed").stdout)["policy"] == "fixed"
 
 
 @pytest.mark.parametrize("name", ["missing.jsonl", "costs.json"])

@@ -11,11 +11,13 @@ import pytest
 from click.testing import Result
 
 from autospec import demo
+from autospec.control.load import load_policy
 from autospec.evidence import Interval, Noise
 from autospec.profile import load_profile
 from autospec.tune.study import Study, Trial
 from autospec.tuning import arm
 from autospec.tuning import run as tuning_run
+from autospec.tuning.policy_file import fit_policy, policy_text
 from tests.cli.conftest import Run, make_run, study_arguments, write_model, write_prompts
 
 
@@ -50,6 +52,16 @@ def test_profile_holds_every_arm_with_its_repeats(finished: tuple[Result, Path])
     assert all(point.repeats >= 3 for point in (*profile.baseline, *profile.points))
     assert set(profile.schedule) == {1, 4}
     assert load_profile(folder / "study" / "profile.yaml") == profile
+
+
+def test_the_runtime_policy_lies_beside_the_profile(finished: tuple[Result, Path]) -> None:
+    """Fitted to the same study, in both places, and named in the result."""
+    result, folder = finished
+    path = folder / "out.policy.yaml"
+    assert json.loads(result.stdout)["policy"] == "out.policy.yaml"
+    fitted = fit_policy(load_profile(folder / "out.yaml"))
+    assert path.read_text() == policy_text(fitted, "out.yaml")
+    assert load_policy(folder / "study" / "profile.policy.yaml") == load_policy(path)
 
 
 def test_noise_of_the_machine_is_measured_kept_and_said(finished: tuple[Result, Path]) -> None:
@@ -118,6 +130,9 @@ def test_result_can_be_shown_again(finished: tuple[Result, Path], run: Run) -> N
     assert "0 launches: 0 for plain decoding, 0 trials, 0 to confirm" in result.stderr
     for shown in ("PLAIN", "NGRAM tokens=8", "vs plain", "verdict", "autospec serve again.yaml"):
         assert shown in result.stdout
+    kind = load_policy(Path("again.policy.yaml")).kind
+    assert f"policy    again.policy.yaml: {kind}" in result.stdout
+    assert f"policy    again.policy.yaml: {kind}" in run("show", "again.yaml").stdout
 
 
 def test_what_the_server_changed_is_shown(
@@ -258,7 +273,7 @@ def test_unclear_comparison_goes_on_to_the_cap(
 ) -> None:
     """On a machine whose launches differ by a factor, nothing is clear; the rounds end."""
     noise = Noise(Interval(1.0, 0.4, 2.7), floor=1.0, repeats=3, loads=())
-    monkeypatch.setattr(tuning_run, "known_noise", lambda _study, _baseline: noise)
+    monkeypatch.setattr(tuning_run, "known_noise", lambda *_: noise)
     result = run(*eagle_arguments, "--confirm-rounds", 2)
     assert result.exit_code == 0, result.output
     assert len(trials("confirm")) == 6
@@ -325,7 +340,7 @@ def test_study_stopped_after_its_baseline_measures_the_noise_next(
 ) -> None:
     """The second launch of plain decoding is a trial like others: put back, and made again."""
 
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patches:

@@ -1,0 +1,1 @@
+"""A profile in the words of those who serve it: SGLang, other engines, Kubernetes."""
