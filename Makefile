@@ -61,9 +61,9 @@ else
     "$(PYTHON)" -m venv "$(VENV)"
     if [ "$$kind" = full ]; then
         echo "Installing SGLang and autospec in $(VENV), once: about 11 GB and 5 minutes."
-        "$${pip[@]}" '.[sglang,demo,dev]'
+        "$${pip[@]}" '.[sglang,demo,report,dev]'
     else
-        "$${pip[@]}" '.[dev]'
+        "$${pip[@]}" '.[report,dev]'
     fi
 fi
 printf '%s\n' "$$kind" "$${keys[@]}" > "$(VENV)/.installed"

@@ -26,6 +26,7 @@ OPTION_WORDS: Final = {
     "block_size": "block",
 }
 _TEXT_OPTIONS: Final = frozenset({"ngram_match_type", "ngram_external_corpus_path"})
+_PLACES: Final = frozenset({"ngram_external_corpus_path"})
 _SHAPE_WORDS: Final = {"num_steps": "steps", "topk": "topk", "num_draft_tokens": "tokens"}
 _LEAST: Final = {"num_steps": 0, "topk": 1, "num_draft_tokens": 1}
 _FIELD_OF_WORD: Final = {
@@ -87,8 +88,9 @@ class SpecConfig:
 
     @property
     def label(self) -> str:
-        """The text form without the draft model's place, for tables."""
-        return str(replace(self, draft_model=None))
+        """The text form without the places of draft model and corpus, for tables."""
+        options = tuple(option for option in self.options if option[0] not in _PLACES)
+        return str(replace(self, draft_model=None, options=options))
 
     def option(self, name: str) -> int | str | None:
         """The value of a method-specific option, or None when it is not set."""

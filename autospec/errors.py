@@ -25,6 +25,7 @@ Only ``cli`` turns an error into output and an exit code.
     ├── MeasureError              a pass produced nothing that can be trusted
     ├── StudyError                a study folder cannot be used
     ├── StorageError              a file could not be written
+    ├── ReportError               a report needs a package that is not installed
     ├── DemoError                 the demo model could not be fetched or converted
     └── InterruptedStudyError     exit 130: stopped by the user, resumable
 """
@@ -47,6 +48,7 @@ __all__ = [
     "ModelError",
     "OutOfMemoryError",
     "PortTakenError",
+    "ReportError",
     "RequestError",
     "SchemaError",
     "ServerDiedError",
@@ -132,6 +134,8 @@ class ServerDiedError(LaunchError):
 class RequestError(EngineError):
     """The server refused or failed a request.
 
+    Those that ``autospec.client`` raises for a request without an answer are httpx's errors too.
+
     Attributes:
         status: the HTTP status, or None when no answer came.
     """
@@ -155,6 +159,10 @@ class StudyError(AutospecError):
 
 class StorageError(AutospecError):
     """A file could not be written; what was there before is untouched."""
+
+
+class ReportError(AutospecError):
+    """A report needs a package that is not installed."""
 
 
 class DemoError(AutospecError):

@@ -9,6 +9,7 @@ the field. Types understood: ``int``, ``float``, ``str``, ``bool``, ``None``, un
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import os
 import tempfile
@@ -21,7 +22,16 @@ import yaml
 
 from autospec.errors import AutospecError, SchemaError, StorageError
 
-__all__ = ["SCHEMA", "check_version", "dump", "load", "read_yaml", "write_text", "write_yaml"]
+__all__ = [
+    "SCHEMA",
+    "check_version",
+    "dump",
+    "load",
+    "read_yaml",
+    "write_text",
+    "write_yaml",
+    "yaml_text",
+]
 
 #: The version that every stored document carries under the key ``schema``.
 SCHEMA = 1
@@ -124,10 +134,18 @@ def write_yaml(path: Path, document: Any) -> None:
     Raises:
         StorageError: nothing could be written; an older file is untouched.
     """
-    text = yaml.dump(
-        dump(document), Dumper=_RowDumper, sort_keys=False, allow_unicode=True, width=100
-    )
-    write_text(path, text)
+    write_text(path, yaml_text(document, rows=True))
+
+
+def yaml_text(document: Any, *, rows: bool = False) -> str:
+    """A dataclass or mapping as YAML text.
+
+    Args:
+        document: what to write; its keys keep their order.
+        rows: each mapping in a list stands on one line, as far as it is long.
+    """
+    dumper = _RowDumper if rows else yaml.SafeDumper
+    return yaml.dump(dump(document), Dumper=dumper, sort_keys=False, allow_unicode=True, width=100)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -173,8 +191,7 @@ def _load(annotation: Any, data: Any, where: str) -> Any:
 def _load_dataclass(cls: Any, data: Any, where: str) -> Any:
     if not isinstance(data, dict):
         raise SchemaError(f"{where}: must be a mapping, is {_kind(data)}")
-    hints = typing.get_type_hints(cls)
-    fields = {field.name: field for field in dataclasses.fields(cls)}
+    hints, fields = _described(cls)
     for key in data:
         if key not in fields:
             raise SchemaError(f"{where}: unknown key {key!r}, known are {', '.join(fields)}")
@@ -187,6 +204,12 @@ def _load_dataclass(cls: Any, data: Any, where: str) -> Any:
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise SchemaError(f"{where}: key {name!r} is missing")
     return _build(cls, values, where)
+
+
+@functools.cache
+def _described(cls: Any) -> tuple[dict[str, Any], dict[str, dataclasses.Field[Any]]]:
+    """Types and fields of a dataclass; a study holds thousands of instances of few classes."""
+    return typing.get_type_hints(cls), {field.name: field for field in dataclasses.fields(cls)}
 
 
 def _build(cls: Any, values: dict[str, Any], where: str) -> Any:

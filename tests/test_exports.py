@@ -10,7 +10,7 @@ import pytest
 
 import autospec
 
-HEAVY = ("torch", "sglang", "skopt", "sklearn", "scipy", "matplotlib", "transformers")
+HEAVY = ("httpx", "torch", "sglang", "skopt", "sklearn", "scipy", "matplotlib", "transformers")
 
 
 def test_public_names_are_sorted_and_there() -> None:

@@ -13,14 +13,15 @@ ROOT = Path(__file__).parent.parent / "autospec"
 #: Layer by layer, lowest first; a module may import its own part and any layer below.
 LAYERS = (
     ("errors",),
-    ("argv", "config", "shipped"),
+    ("argv", "config", "folders", "shipped"),
     ("measurement", "schema"),
     ("evidence", "metrics"),
-    ("fidelity",),
+    ("breakdown", "fidelity"),
     ("profile",),
     ("control", "demo", "engine", "measure", "tune"),
-    ("tuning",),
-    ("bench",),
+    ("plugin",),
+    ("client", "tuning"),
+    ("bench", "doctor", "exports", "watch"),
     ("report",),
     ("cli",),
 )
@@ -29,14 +30,19 @@ LAYERS = (
 HOMES = {
     "skopt": ("tune/gp.py",),
     "sklearn": ("tune/gp.py",),
-    "sglang": ("engine/cpu/", "engine/offline.py"),
-    "torch": ("engine/cpu/", "demo.py"),
+    "sglang": ("engine/cpu/", "engine/offline.py", "plugin/"),
+    "torch": ("engine/cpu/", "demo.py", "plugin/"),
     "sgl_kernel": ("engine/cpu/",),
     "click": ("cli/",),
     "yaml": ("schema.py",),
     "aiohttp": ("engine/client.py",),
+    "httpx": ("client/",),
     "sqlite3": ("tune/database.py", "tune/study.py"),
     "rich": ("report/",),
+    "matplotlib": ("report/figures.py",),
+    "jinja2": ("report/page.py",),
+    "markupsafe": ("report/page.py",),
+    "scipy": ("measure/robust.py", "tune/steptime.py"),
 }
 
 MODULES = sorted(ROOT.rglob("*.py"))

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from autospec.bench.request import LaunchSettings
 from autospec.bench.result import Subject
 from autospec.config import SpecConfig
+from autospec.engine.address import checked_url
 from autospec.engine.args import Deployment, extra_args, server_args
 from autospec.engine.capabilities import detect, require_sglang
 from autospec.engine.constraints import require_valid
@@ -135,25 +135,8 @@ def find_targets(
     else:
         _require_unset(settings, "is the running server's own")
     return tuple(
-        Running(_checked_url(text), api_key) if is_url(text) else launches[text] for text in texts
+        Running(checked_url(text), api_key) if is_url(text) else launches[text] for text in texts
     )
-
-
-def _checked_url(text: str) -> str:
-    try:
-        parts = urlsplit(text)
-        known = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1)
-    except ValueError:
-        known = None
-    if not known:
-        raise InputError("the server's address must be like http://host:port")
-    if parts.username is not None or parts.query:
-        # Neither is repeated here: both may hold a secret.
-        raise InputError(
-            f"the address of {parts.hostname} must not hold a user, password or query; a key "
-            "comes from an environment variable"
-        )
-    return text.rstrip("/")
 
 
 def _require_unset(settings: LaunchSettings, why: str) -> None:

@@ -23,7 +23,12 @@ class Costs:
 
     Between measured batch sizes times are linear; beyond them the nearest measured one holds, and
     with it the break-even.
+
+    Attributes:
+        version: rises when times change, which only those of a running server do.
     """
+
+    version: int = 0
 
     def __init__(self, step_time_ms: Mapping[int, Mapping[float, float]]) -> None:
         """Check and keep a table.
@@ -53,6 +58,15 @@ class Costs:
     def depths(self) -> tuple[int, ...]:
         """The drafting depths with step times, rising from 0."""
         return tuple(self._tables)
+
+    def measured(self, depth: int) -> tuple[float, float]:
+        """The smallest and the largest batch size with a step time at this depth.
+
+        Raises:
+            KeyError: nothing was measured at this depth.
+        """
+        batches, _ = self._tables[depth]
+        return batches[0], batches[-1]
 
     def time_ms(self, depth: int, batch_size: float) -> float:
         """Time of one step.

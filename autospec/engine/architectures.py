@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["MTP_ARCHITECTURES"]
+__all__ = ["HYBRID_ARCHITECTURES", "MTP_ARCHITECTURES"]
 
 #: Targets whose checkpoint may hold their own draft layers, so that EAGLE needs no draft model:
 #: ``speculative_hook.py _handle_eagle_family`` and ``model_config.py _config_draft_model``.
@@ -49,5 +49,20 @@ MTP_ARCHITECTURES: Final = frozenset(
         "Qwen4ExpForConditionalGeneration",
         "Step3p5ForCausalLM",
         "Step3p7ForConditionalGeneration",
+    }
+)
+
+#: Targets whose layers keep a state beside the KV cache (linear attention), among those above.
+HYBRID_ARCHITECTURES: Final = frozenset(
+    {
+        "NemotronH_Omni_Reasoning_V3",
+        "NemotronHForCausalLM",
+        "NemotronHPuzzleForCausalLM",
+        "Qwen3_5ForCausalLM",
+        "Qwen3_5ForConditionalGeneration",
+        "Qwen3_5MoeForCausalLM",
+        "Qwen3_5MoeForConditionalGeneration",
+        "Qwen3NextForCausalLM",
+        "Qwen4ExpForConditionalGeneration",
     }
 )

@@ -16,7 +16,7 @@ import psutil
 
 from autospec.errors import EngineMissingError
 
-__all__ = ["SUPPORTED_SGLANG", "Platform", "detect", "require_sglang"]
+__all__ = ["SUPPORTED_SGLANG", "Platform", "detect", "free_gpu_memory_gib", "require_sglang"]
 
 #: The one SGLang version whose flags, rules and wire format this autospec knows.
 SUPPORTED_SGLANG: Final = "0.5.23"
@@ -119,13 +119,24 @@ def _version(distribution: str) -> str:
         return ""
 
 
+def free_gpu_memory_gib() -> list[float]:
+    """Memory that nothing uses, of each GPU that CUDA would show this process."""
+    rows = _query_gpus("memory.free")
+    return [round(float(row[0]) / 1024, 1) for row in rows if row[0].isdigit()]
+
+
 def _gpus() -> list[tuple[str, str, str]]:
     """Name, driver version and MiB of each GPU that CUDA would show this process."""
+    rows = _query_gpus("name,driver_version,memory.total")
+    return [(row[0], row[1], row[2]) for row in rows if len(row) == 3 and row[2].isdigit()]
+
+
+def _query_gpus(fields: str) -> list[tuple[str, ...]]:
     command = shutil.which("nvidia-smi")
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if command is None or visible == "":
         return []
-    query = [command, "--query-gpu=name,driver_version,memory.total"]
+    query = [command, f"--query-gpu={fields}"]
     query += ["--format=csv,noheader,nounits", *(["-i", visible] if visible else [])]
     try:
         answer = subprocess.run(  # noqa: S603 - the list is ours, the program is the driver's
@@ -133,8 +144,7 @@ def _gpus() -> list[tuple[str, str, str]]:
         )
     except (OSError, subprocess.SubprocessError):
         return []
-    rows = [tuple(part.strip() for part in line.split(",")) for line in answer.stdout.splitlines()]
-    return [(row[0], row[1], row[2]) for row in rows if len(row) == 3 and row[2].isdigit()]
+    return [tuple(part.strip() for part in line.split(",")) for line in answer.stdout.splitlines()]
 
 
 def _cpu_model() -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 
 import aiohttp
 
-from autospec.engine import redact, wire
+from autospec.engine import live, redact, wire
 from autospec.errors import EngineError, InputError, RequestError, WireError
 from autospec.measurement import DecodeMoments, Request, RequestRecord, Sampling
 
@@ -159,6 +159,11 @@ class EngineClient:
         payload = await self._call("POST", wire.GENERATE, body, self._silent())
         return wire.read_reply(payload).output_ids
 
+    async def answer_text(self, request: Request) -> str:
+        """The greedy answer as text, without special tokens."""
+        body = wire.generate_body(replace(request, sampling=Sampling()), stream=False)
+        return wire.read_text(await self._call("POST", wire.GENERATE, body, self._silent()))
+
     async def next_logprobs(
         self, input_ids: Sequence[int], *, top: int
     ) -> tuple[tuple[int, float], ...]:
@@ -187,6 +192,10 @@ class EngineClient:
         They are brought up to date every few steps and when the server goes idle.
         """
         return wire.read_decode_moments(await self._call("GET", wire.LOADS))
+
+    async def loads(self) -> live.Loads:
+        """What the server does at this moment."""
+        return live.read_loads(await self._call("GET", wire.LOADS))
 
     async def metrics(self) -> str:
         """The Prometheus page; the server must have been started with ``enable_metrics``."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from autospec.errors import ModelError
 
-__all__ = ["ModelInfo", "check_draft", "count_tokens", "read_model"]
+__all__ = ["ModelInfo", "check_draft", "count_tokens", "read_model", "weights_gib"]
 
 _WEIGHTS: Final = frozenset({".safetensors", ".bin", ".pt", ".pth", ".gguf"})
 _BLOCK_BYTES: Final = 1 << 16
@@ -156,6 +156,13 @@ def count_tokens(model: ModelInfo, texts: Sequence[str]) -> list[int] | None:
     except Exception as error:  # the library raises bare Exception for every fault of the file
         raise ModelError(f"{model.tokenizer} cannot be read: {_line(error)}") from error
     return [len(encoding.ids) for encoding in tokenizer.encode_batch(list(texts))]
+
+
+def weights_gib(model: ModelInfo) -> float:
+    """Size of a model's weight files, in GiB; 0 for a repository, whose files SGLang fetches."""
+    files = model.path.iterdir() if model.path is not None else ()
+    sizes = [file.stat().st_size for file in files if file.suffix in _WEIGHTS and file.is_file()]
+    return sum(sizes) / 2**30
 
 
 def _read_config(file: Path, where: str) -> tuple[dict[str, Any], bytes]:

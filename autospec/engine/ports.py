@@ -8,11 +8,11 @@ from typing import Final
 
 from autospec.errors import PortTakenError
 
-__all__ = ["choose_port"]
+__all__ = ["PORTS", "choose_port"]
 
 #: Below the range from which systems take the near end of outgoing connections, since minutes pass
 #: between the choice of a port and the server's listening on it.
-_PORTS: Final = range(21000, 30000)
+PORTS: Final = range(21000, 30000)
 
 
 def choose_port(host: str, asked: int | None = None) -> int:
@@ -26,10 +26,10 @@ def choose_port(host: str, asked: int | None = None) -> int:
             raise PortTakenError(f"port {asked} on {host} is in use; choose another or none")
         return asked
     for _ in range(200):
-        port = _PORTS[secrets.randbelow(len(_PORTS))]
+        port = PORTS[secrets.randbelow(len(PORTS))]
         if _is_free(host, port):
             return port
-    raise PortTakenError(f"no free port found from {_PORTS[0]} to {_PORTS[-1]}")
+    raise PortTakenError(f"no free port found from {PORTS[0]} to {PORTS[-1]}")
 
 
 def _is_free(host: str, port: int) -> bool:

@@ -30,13 +30,13 @@ from autospec.errors import (
     StorageError,
 )
 
-__all__ = ["LAUNCH_COMMAND", "ServerProcess"]
+__all__ = ["LAUNCH_COMMAND", "MARK", "ServerProcess"]
 
 #: What starts SGLang; the flags follow.
 LAUNCH_COMMAND: Final = (sys.executable, "-m", "sglang.launch_server")
 
 #: Every process of a server carries this variable, as long as it keeps its environment.
-_MARK: Final = "AUTOSPEC_SERVER"
+MARK: Final = "AUTOSPEC_SERVER"
 _SECRET_ARGS: Final = ("api_key", "admin_api_key", "ssl_keyfile_password")
 _LOG_READ: Final = 256 * 1024
 _POLL_S: Final = 0.5
@@ -83,7 +83,7 @@ class ServerProcess:
         self._mark = secrets.token_hex(8)
         # SGLang calls ninja, which pip puts beside the interpreter of an environment.
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-        self._environment = {"PATH": path, **environment, _MARK: self._mark}
+        self._environment = {"PATH": path, **environment, MARK: self._mark}
         self._command = tuple(command)
         self._guard: subprocess.Popen[bytes] | None = None
         self._pid: int | None = None
@@ -167,7 +167,7 @@ class ServerProcess:
             guard_process.kill()
             code = guard_process.wait()
         if code < 0:
-            guard.kill_orphans(self._pid, _MARK, self._mark)
+            guard.kill_orphans(self._pid, MARK, self._mark)
 
     def alive(self) -> bool:
         """Whether the server's process runs."""

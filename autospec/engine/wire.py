@@ -30,6 +30,7 @@ __all__ = [
     "read_next_logprobs",
     "read_reply",
     "read_server_info",
+    "read_text",
     "read_token_ids",
     "tokenize_body",
 ]
@@ -81,6 +82,7 @@ class ServerInfo:
         max_running_requests: requests it decodes at once, over all data-parallel ranks.
         max_input_tokens: longest prompt it takes, in tokens.
         kv_cache_gb: memory of the target's KV cache, where it says so.
+        num_steps: depth of drafting at this moment, which SGLang's own adaptive rule changes.
     """
 
     version: str
@@ -90,6 +92,7 @@ class ServerInfo:
     max_running_requests: int
     max_input_tokens: int
     kv_cache_gb: float | None = None
+    num_steps: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +207,12 @@ def read_reply(payload: bytes) -> Reply:
     )
 
 
+def read_text(payload: bytes) -> str:
+    """Read the text of a whole answer; raises what ``read_reply`` does."""
+    read_reply(payload)
+    return str(item(mapping(decode_json(payload, GENERATE), GENERATE), "text", str, GENERATE))
+
+
 def read_next_logprobs(payload: bytes) -> tuple[tuple[int, float], ...]:
     """Read the most likely next tokens and their log-probabilities, the likeliest first."""
     data = mapping(decode_json(payload, GENERATE), GENERATE)
@@ -272,6 +281,7 @@ def read_server_info(payload: bytes) -> ServerInfo:
         max_running_requests=sum(running),
         max_input_tokens=item(data, "max_req_input_len", int, SERVER_INFO),
         kv_cache_gb=memory.get("kvcache"),
+        num_steps=item(ranks[0], "speculative_num_steps", int, where, default=None),
     )
 
 

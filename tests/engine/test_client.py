@@ -78,6 +78,13 @@ def test_a_stream_becomes_a_record(fake_server: FakeSGLang) -> None:
     assert fake_server.server.requests[0]["stream"] is True
 
 
+def test_an_answer_is_known_as_text_too(fake_server: FakeSGLang) -> None:
+    """The same greedy answer, as the server writes its tokens."""
+    ids = ask(fake_server.url, lambda client: client.answer(request()))
+    text = ask(fake_server.url, lambda client: client.answer_text(request()))
+    assert text == " ".join(f"w{token}" for token in ids)
+
+
 def test_a_speculative_answer_has_its_counts_and_the_same_text() -> None:
     """Speculation changes the chunks and adds counters, not the tokens."""
     with FakeSGLang() as plain:

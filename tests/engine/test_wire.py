@@ -51,6 +51,14 @@ def test_plain_reply_has_no_speculative_counts() -> None:
     assert (reply.verify_ct, reply.num_correct_drafts, reply.correct_histogram) == (None, 0, ())
 
 
+def test_text_of_an_answer_is_read_and_a_missing_one_is_noticed() -> None:
+    """What the recorded answer says; a server without a tokenizer sends none."""
+    said = json.loads(recorded("generate_plain.json"))["text"]
+    assert wire.read_text(recorded("generate_plain.json")) == said
+    with pytest.raises(WireError, match="text"):
+        wire.read_text(changed("generate_plain.json", text=...))
+
+
 def test_speculative_reply_has_consistent_counts() -> None:
     """The histogram of a real n-gram answer adds up to its verify steps and correct drafts."""
     reply = wire.read_reply(recorded("generate_ngram.json"))

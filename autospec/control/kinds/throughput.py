@@ -52,7 +52,8 @@ class Throughput:
         """What a policy file may give. Gains are relative; sums of gains are in steps.
 
         Attributes:
-            depths: candidates; all that the server can run by default.
+            depths: candidates, of which those count that the server can run; all that it can run
+                by default.
             memory_steps: steps that the estimate of acceptance rests on, at most.
             memory_requests: requests that it rests on, at most.
             shift_ratio: by which the share of right drafts falls in the change that is tested for,
@@ -123,6 +124,7 @@ class Throughput:
             ratio=p.shift_ratio,
         )
         self._break_evens: dict[int, list[float]] = {}
+        self._version = self._costs.version
         # Places are indices of candidates; place 0 is plain decoding. The deepest tells most.
         self._place = self._before = len(self._depths) - 1
         self._toward_plain = self._toward_other = 0.0
@@ -145,6 +147,9 @@ class Throughput:
         if observation.correct and observation.depth:
             self._learn(observation)
         size = observation.batch_size
+        if self._version != self._costs.version:
+            self._version = self._costs.version
+            self._break_evens.clear()
         row = self._break_evens.get(size)
         if row is None:
             row = [self._costs.break_even(depth, size) for depth in self._depths]
@@ -290,13 +295,12 @@ def _candidates(setting: Setting, wanted: tuple[int, ...] | None) -> tuple[int, 
     """The depths to choose from.
 
     Raises:
-        ConfigError: the server cannot run one, or there is nothing to choose from.
+        ConfigError: there is nothing to choose from.
     """
-    depths = setting.depths if wanted is None else tuple(sorted({0, *wanted}))
-    unknown = [depth for depth in depths if depth not in setting.depths]
-    if unknown or len(depths) < 2:
+    asked = setting.depths if wanted is None else tuple(sorted({0, *wanted}))
+    depths = tuple(depth for depth in asked if depth in setting.depths)
+    if len(depths) < 2:
         raise ConfigError(
-            f"depths are {list(depths)}, must be some of the server's {list(setting.depths)}, "
-            "one of them above 0"
+            f"depths are {list(asked)}, one above 0 must be of the server's {list(setting.depths)}"
         )
     return depths
