@@ -129,9 +129,11 @@ class SpecConfig:
         return [f"{word}={shlex.quote(str(value))}" for word, value in pairs if value is not None]
 
     def _sort_key(self) -> tuple[object, ...]:
-        shape = tuple(getattr(self, name) or 0 for name in _SHAPE_WORDS)
+        values = [getattr(self, name) for name in _SHAPE_WORDS]
+        shape = tuple(-1 if value is None else value for value in values)
         options = tuple((name, isinstance(value, str), value) for name, value in self.options)
-        return (not self.is_plain, self.algorithm, *shape, options, self.draft_model or "")
+        draft = (self.draft_model is not None, self.draft_model or "")
+        return (not self.is_plain, self.algorithm, *shape, options, draft)
 
 
 def _read_value(text: str, name: str, value: str) -> int | str:

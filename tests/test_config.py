@@ -25,6 +25,17 @@ def test_equal_configs_and_only_they_share_a_text(one: SpecConfig, other: SpecCo
     assert (str(one) == str(other)) == (one == other)
 
 
+@given(spec_configs(), spec_configs())
+def test_of_two_configs_that_differ_one_comes_first(one: SpecConfig, other: SpecConfig) -> None:
+    """Order and equality agree, so that what is not set is not taken for a zero."""
+    assert ((one < other) or (other < one)) == (one != other)
+
+
+def test_a_value_that_is_not_set_comes_before_a_zero() -> None:
+    """Both can be given, so a sorted list of both has one order."""
+    assert SpecConfig("NGRAM") < SpecConfig("NGRAM", num_steps=0)
+
+
 @given(st.lists(spec_configs(), max_size=8), st.randoms())
 def test_order_is_total_and_puts_plain_first(configs: list[SpecConfig], random: Random) -> None:
     """Sorting never fails and never depends on the input's order; PLAIN comes first."""
