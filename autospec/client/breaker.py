@@ -57,9 +57,11 @@ class Breaker:
             self._failures = FAILURES - 1
         return not was_up
 
-    def answered(self) -> bool:
-        """It answered a request; gives whether it is up since now."""
-        was_up, self.up = self.up, True
-        self._failures = 0
-        self._wait_s = FIRST_WAIT_S
-        return not was_up
+    def answered(self) -> None:
+        """It answered a request.
+
+        While it is down that is one sent before it went: only a look says whether it is back.
+        """
+        if self.up:
+            self._failures = 0
+            self._wait_s = FIRST_WAIT_S

@@ -139,7 +139,9 @@ class Router:
         events: list[RoutingDecision] = []
         with self._lock:
             if alive:
-                self._back(exchange, events, self._breakers[exchange.target].alive())
+                if self._breakers[exchange.target].alive():
+                    text = f"the {exchange.target} server is back"
+                    events.append(RoutingDecision("recovery", text, server=exchange.target))
             else:
                 if self._breakers[exchange.target].up:
                     self._failure(exchange, "no sign of life", events, unreachable=True)
@@ -191,11 +193,6 @@ class Router:
             text = f"the {target} server is down: {reason}"
             events.append(RoutingDecision("failover", text, server=target))
 
-    def _back(self, exchange: Exchange, events: list[RoutingDecision], is_back: bool) -> None:
-        if is_back:
-            text = f"the {exchange.target} server is back"
-            events.append(RoutingDecision("recovery", text, server=exchange.target))
-
     def _tell(self, events: list[RoutingDecision]) -> None:
         for event in events:
             LOG.log(_LEVELS.get(event.action, logging.INFO), "%s: %s", event.action, event.reason)
@@ -214,12 +211,10 @@ class Router:
             return
         exchange.done = True
         now = self.clock()
-        events: list[RoutingDecision] = []
         with self._lock:
             if exchange.status < 500:
-                self._back(exchange, events, self._breakers[exchange.target].answered())
-            values = self._note(exchange, drafts)
-            events += self._learn(exchange, values, now)
+                self._breakers[exchange.target].answered()
+            events = self._learn(exchange, self._note(exchange, drafts), now)
             self._counters.running[exchange.target] -= 1
         self._tell(events)
         if exchange.ticket is not None and self.hooks.response:

@@ -53,6 +53,13 @@ def test_waits_double_up_to_a_limit_and_one_looks_at_a_time(looks: int) -> None:
         assert breaker.condition(now) == "due"
         breaker.claim(now)
         assert breaker.condition(now) == "down"
-    assert breaker.answered()
+    assert breaker.alive()
     assert breaker.condition(now) == "up"
-    assert not breaker.answered()
+
+
+def test_late_answer_does_not_bring_a_dead_server_back() -> None:
+    """It was sent before the server died; whoever is sent there next would be lost."""
+    breaker = Breaker()
+    breaker.failed(0.0, unreachable=True)
+    breaker.answered()
+    assert breaker.condition(0.5 * FIRST_WAIT_S) == "down"
