@@ -40,6 +40,7 @@ MARK: Final = "AUTOSPEC_SERVER"
 _SECRET_ARGS: Final = ("api_key", "admin_api_key", "ssl_keyfile_password")
 _LOG_READ: Final = 256 * 1024
 _POLL_S: Final = 0.5
+_PORTS_TRIED: Final = 3
 #: A fatal line is not the last one of a failing server; what follows tells why.
 _FATAL_SETTLE_S: Final = 0.5
 #: What stopping may take beyond the grace time before the guard itself is given up.
@@ -127,23 +128,23 @@ class ServerProcess:
         """Start the server and wait until it is ready.
 
         Raises:
-            PortTakenError: the port asked for is in use.
+            PortTakenError: the port asked for is in use, or each of three free ones was taken.
             EngineMissingError: SGLang is not installed.
             LaunchError: it failed, ran out of memory or time; with the end of its log.
             StorageError: the log cannot be written.
         """
         if self.alive():
             raise EngineError(f"the server on port {self.port} is running already")
-        self.port = choose_port(self._host, self._given_port)
         self.launch_s = None
-        self._stopped = False
         began = time.monotonic()
-        try:
-            self._spawn()
-            self._wait_until_ready(began + self.timeout_s)
-        except BaseException:
-            self.stop(at_once=True)
-            raise
+        for left in range(_PORTS_TRIED - 1, -1, -1):
+            try:
+                self._launch(began + self.timeout_s)
+                break
+            except PortTakenError:
+                # Between the choice and the listening another process was quicker.
+                if self._given_port is not None or not left:
+                    raise
         self.launch_s = time.monotonic() - began
 
     def stop(self, *, at_once: bool = False) -> None:
@@ -195,6 +196,16 @@ class ServerProcess:
     def _address(self) -> str:
         return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)  # noqa: S104 -- named to connect elsewhere
 
+    def _launch(self, deadline: float) -> None:
+        self.port = choose_port(self._host, self._given_port)
+        self._stopped = False
+        try:
+            self._spawn()
+            self._wait_until_ready(deadline)
+        except BaseException:
+            self.stop(at_once=True)
+            raise
+
     def _spawn(self) -> None:
         flags = to_argv({**self._args, "host": self._host, "port": self.port})
         command = [*self._command, *flags]
@@ -219,9 +230,7 @@ class ServerProcess:
             if self._says_ready():
                 if self.alive() and self._is_ours():
                     return
-                raise LaunchError(
-                    f"port {self.port} is answered by another server", log_tail=self.log_tail()
-                )
+                raise PortTakenError(f"port {self.port} is answered by another server")
             if time.monotonic() > deadline:
                 last = self.log_tail(1) or "(empty)"
                 raise LaunchTimeoutError(

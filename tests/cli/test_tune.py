@@ -246,7 +246,7 @@ def eagle_arguments(model: Path, tmp_path: Path) -> list[object]:
     return [
         *("tune", model, "--prompts", prompts, "--device", "cpu", "--max-new-tokens", 24),
         *("--requests-per-pass", 4, "--concurrency", 1, "--algorithm", "EAGLE"),
-        *("--draft", f"EAGLE={draft}", "--space", "steps=3 topk=1"),
+        *("--draft", f"EAGLE={draft}", "--space", "steps=3 topk=1", "--sampler", "grid"),
         *("--study", "study", "-o", "out.yaml"),
     ]
 

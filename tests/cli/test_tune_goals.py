@@ -127,7 +127,7 @@ def test_candidate_that_is_clearly_behind_is_stopped(run: Run, model: Path, prom
     arguments = study_arguments(model, prompts)
     space = arguments.index("--space")
     arguments[space + 1] = "tokens=4,8,12,32 breadth=1,2 match=BFS"
-    result = run(*arguments, "--sampler", "grid", "--repeats", 4, "--race")
+    result = run(*arguments, "--repeats", 4, "--race")
     assert result.exit_code == 0, result.output
     profile = load_profile(Path("out.yaml"))
     with Study.open(Path("study")) as study:

@@ -15,7 +15,7 @@ def test_each_trial_is_kept_and_shown_with_its_reason(
     """The reason names what was expected; it stands in the study and on standard error."""
     # The last of an option counts.
     space = ("--space", "tokens=4,8,16 breadth=1,2 match=BFS", "--max-trials", 3)
-    result = run(*tune_arguments, *space)
+    result = run(*tune_arguments, *space, "--sampler", "structured")
     assert result.exit_code == 0, result.output
     with Study.open(Path("study")) as study:
         trials = [trial for trial in study.trials("tune") if not trial.config.is_plain]

@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from autospec.engine import ports
+from autospec.engine import server as server_module
 from autospec.engine.client import EngineClient
 from autospec.engine.server import ServerProcess
 from autospec.errors import (
@@ -151,8 +152,21 @@ def test_a_stale_server_is_not_taken_for_ours(
     """Where another server answers on the port, the launch fails instead of measuring that one."""
     monkeypatch.setattr(ports, "_is_free", lambda host, port: True)
     port = int(fake_server.url.rpartition(":")[2])
-    with pytest.raises((LaunchError, PortTakenError), match=f"port {port}"):
+    with pytest.raises(PortTakenError, match=f"port {port}"):
         server(port=port).start()
+
+
+def test_a_free_port_lost_to_another_process_is_given_up_for_the_next(
+    server: Start, fake_server: FakeSGLang, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody asked for that port; two servers that start at once must not fail for it."""
+    lost = int(fake_server.url.rpartition(":")[2])
+    free = ports.choose_port("127.0.0.1")
+    choices = iter((lost, free))
+    monkeypatch.setattr(server_module, "choose_port", lambda *_: next(choices))
+    with server() as process:
+        assert process.port == free
+        assert answer(process.url)[0].error is None
 
 
 def test_a_port_taken_during_the_launch_is_told_at_once(
