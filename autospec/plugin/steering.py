@@ -110,7 +110,7 @@ class Steering:
 
     @property
     def decision_us(self) -> float | None:
-        """Mean time of a decision, in microseconds."""
+        """Mean time in here of a step, before and after it, in microseconds."""
         return round(1e6 * self._spent_s / self.steps, 2) if self.steps else None
 
     def choose(self, batch_size: int) -> int:
@@ -130,6 +130,7 @@ class Steering:
         """Take the results of the oldest step under way: correct drafts of each request."""
         if not self._under_way:
             return
+        began = self._clock()
         depth, batch_size = self._under_way.popleft()
         if len(correct) != batch_size:
             # A step whose results never came: what is under way no longer belongs together.
@@ -137,7 +138,8 @@ class Steering:
             return
         self._news = (depth, correct if depth else ())
         if self._recorder is not None and depth == self.static_depth:
-            self._recorder.add(self._clock(), list(correct))
+            self._recorder.add(began, list(correct))
+        self._spent_s += self._clock() - began
 
     def interrupted(self) -> None:
         """Note that something else ran, a prefill: what was timed across it counts for nothing."""

@@ -3,8 +3,9 @@
 At depth 0 SGLang still runs the draft model over each new token, so that its cache stays whole. It
 can be told not to, but then offers no way back. Here each request's first missing position is
 remembered, and one prefill of the draft model fills the gaps of a whole batch before it drafts
-again. Used for STANDALONE on a CPU, where that extra forward is a good part of a plain step. EAGLE
-heads would need the target's hidden states of the gap, which nobody keeps.
+again. Used for STANDALONE on a CPU, where that extra forward is a good part of a plain step, unless
+the variable that skips it is set to 0. EAGLE heads would need the target's hidden states of the
+gap, which nobody keeps.
 
 Loaded in scheduler processes only.
 """
@@ -50,8 +51,8 @@ class Warmth:
 
     @staticmethod
     def pays() -> bool:
-        """Whether this server is one that this was written and measured for."""
-        return bool(get_device().device == "cpu")
+        """Whether this server is one that this was written and measured for, and nobody minds."""
+        return bool(get_device().device == "cpu") and os.environ.get(_SKIP) not in {"0", "false"}
 
     def skip(self, batch: Any) -> None:
         """Note a step at depth 0: the cache will lack what comes after this length."""

@@ -74,6 +74,17 @@ def test_results_may_come_a_step_late() -> None:
     ]
 
 
+def test_time_of_a_step_counts_what_comes_after_it_too() -> None:
+    """A clock that ticks once a look: two looks before the step and two after it."""
+    ticks = iter(range(1000))
+    steered = steering(Told(3, 3), clock=lambda: next(ticks) * 1e-6)
+    assert steered.decision_us is None
+    for _ in range(2):
+        steered.choose(1)
+        steered.learn([1])
+    assert steered.decision_us == 2.0
+
+
 def test_step_whose_results_never_came_is_forgotten() -> None:
     """Results that fit no step are taken for none's."""
     policy = Told(3, 3, 3)
