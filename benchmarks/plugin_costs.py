@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from serve_policy import CLASSES, calibrate, config_of, say, serving
+from steered import CLASSES, calibrate, config_of, say, serving
 
 from autospec.config import PLAIN, SpecConfig
 from autospec.control.status import read_status, status_path

@@ -1,10 +1,11 @@
 """What the policy inside the server is worth, on the real engine on the CPU with the demo model.
 
 One workload in three phases, prompts that are easy to draft for, hard ones, easy ones again, goes
-to three servers in turn: plain decoding, static speculation, and ``autospec serve``'s, whose step
-times come from the first two. Once with NGRAM and once with STANDALONE and the demo's drafter.
-Rounds run the three in turned order. Each arm is a launch of its own, since two servers at once
-would share the cores.
+to three servers: plain decoding, static speculation, and ``autospec serve``'s, whose step times
+were measured on the first two. Once with NGRAM and once with STANDALONE and the demo's drafter. All
+three run at once, but two of them are always suspended; the phases come in parts, and for each part
+the servers take turns in turned order, so that a machine that slows down slows all of them. A round
+is three new launches.
 
 Exit code 1 if a figure misses what was promised.
 """
@@ -20,274 +21,262 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from autospec import demo
-from autospec.config import PLAIN, SpecConfig
+import psutil
+from steered import (
+    CLASSES,
+    PHASES,
+    calibrate,
+    closed_loop,
+    config_of,
+    profile_of,
+    requests_of,
+    say,
+    serving,
+)
+
+from autospec.config import PLAIN
 from autospec.control.status import PluginStatus, read_status, status_path
-from autospec.engine import cpu
-from autospec.engine.args import Deployment, server_args
 from autospec.engine.client import EngineClient
 from autospec.engine.server import ServerProcess
-from autospec.evidence import (
-    Environment,
-    Interval,
-    Point,
-    Provenance,
-    StepTime,
-    Target,
-    WorkloadSummary,
-)
+from autospec.evidence import StepTime
 from autospec.measurement import Request
-from autospec.profile import Choice, Profile, Verdict, save_profile
-from autospec.tuning.steer import forget_status
+from autospec.profile import save_profile
 
 #: Least throughput over the better of the other two in a phase, and the most steps to react.
 LEAST_OF_BETTER: Final = 0.97
 MOST_STEPS: Final = {"collapse": 50, "return": 200}
 MOST_OVERHEAD: Final = 0.01
 ARMS: Final = ("plain", "static", "autospec")
-PHASES: Final = ("easy", "hard", "easy again")
-#: The classes of demo prompts that are easy and hard to draft for.
-CLASSES: Final = {"NGRAM": ("edit", "chat"), "STANDALONE": ("mail", "chat")}
-CALIBRATION: Final = (1, 2, 4, 8)
+#: Time that the plugin takes at most to write its status, in s.
+SETTLE_S: Final = 1.5
 
 
-def config_of(method: str) -> SpecConfig:
-    """What the static arm runs."""
-    if method == "NGRAM":
-        return SpecConfig("NGRAM", num_draft_tokens=8, options=(("ngram_max_bfs_breadth", 1),))
-    draft = demo.draft_path()
-    if draft is None:
-        raise SystemExit("the demo's drafter is not here: run this from a checkout")
-    return SpecConfig("STANDALONE", 4, 1, 5, str(draft))
+@dataclass(slots=True)
+class Made:
+    """What one arm made of one phase: tokens/s of each part."""
+
+    rates: list[float] = field(default_factory=list)
+
+    @property
+    def rate(self) -> float:
+        """Tokens/s over all parts, which are as long as each other."""
+        return statistics.harmonic_mean(self.rates)
+
+
+@dataclass(slots=True)
+class Round:
+    """What three launches showed.
+
+    Attributes:
+        made: phase -> arm -> rates.
+        step_times: as measured on the first two.
+        collapse: decode steps from the second phase's begin to plain decoding; None if never.
+        back: the same from the third phase's begin to speculation.
+        decision_us: the plugin's own time a step.
+    """
+
+    made: dict[str, dict[str, Made]]
+    step_times: Sequence[StepTime]
+    collapse: int | None = None
+    back: int | None = None
+    decision_us: float = 0.0
 
 
 @contextlib.contextmanager
-def serving(
-    config: SpecConfig, variables: Mapping[str, str], log: Path, dtype: str
-) -> Iterator[ServerProcess]:
-    """One real server."""
-    deployment = Deployment(
-        model=str(demo.model_path()),
-        device="cpu",
-        dtype=dtype,
-        max_running_requests=16,
-        mem_fraction_static=0.3,
-        max_total_tokens=16384,
-    )
-    environment = {**cpu.environment(), **variables}
-    arguments = server_args(deployment, config)
-    with ServerProcess(arguments, environment=environment, log_path=log) as server:
-        try:
-            yield server
-        finally:
-            forget_status(server.port)
+def awake(server: ServerProcess) -> Iterator[None]:
+    """Let one server run for a while; it is suspended before and after."""
+    family = _family(server)
+    for process in family:
+        process.resume()
+    try:
+        yield
+    finally:
+        for process in family:
+            process.suspend()
 
 
-async def requests_of(client: EngineClient, label: str, tokens: int) -> list[Request]:
-    """The demo prompts of one class."""
-    lines = demo.prompts_path().read_text(encoding="utf-8").splitlines()
-    prompts = [json.loads(line) for line in lines]
-    return [
-        Request(index, await client.tokenize(messages=prompt["messages"]), tokens, label)
-        for index, prompt in enumerate(prompts)
-        if prompt["class"] == label
-    ]
+def _family(server: ServerProcess) -> list[psutil.Process]:
+    first = psutil.Process(server.pid)
+    return [first, *first.children(recursive=True)]
 
 
-async def closed_loop(client: EngineClient, requests: Sequence[Request], width: int) -> float:
-    """Output tokens/s of requests, so many in flight."""
-    waiting, tokens = list(reversed(requests)), 0
-
-    async def worker() -> None:
-        nonlocal tokens
-        while waiting:
-            record = await client.generate(waiting.pop())
-            if record.error is not None:
-                raise SystemExit(f"a request failed: {record.error}")
-            tokens += record.completion_tokens
-
-    began = time.perf_counter()
-    await asyncio.gather(*(worker() for _ in range(width)))
-    return tokens / (time.perf_counter() - began)
+@contextlib.contextmanager
+def asleep(server: ServerProcess) -> Iterator[ServerProcess]:
+    """A server suspended until it is woken, and awake for its end."""
+    for process in _family(server):
+        process.suspend()
+    try:
+        yield server
+    finally:
+        for process in _family(server):
+            process.resume()
 
 
-async def calibrate(url: str, config: SpecConfig, label: str) -> tuple[StepTime, ...]:
-    """Step times by batch size, by the server's own count."""
-    rows: list[StepTime] = []
-    async with EngineClient(url) as client:
-        requests = await requests_of(client, label, 48)
-        for width in CALIBRATION:
-            await client.flush()
-            # The server publishes its counts every 15 steps and when it falls idle.
-            await asyncio.sleep(0.5)
-            before = await client.decode_moments()
-            await closed_loop(client, requests[: 2 * width], width)
-            await asyncio.sleep(0.5)
-            after = await client.decode_moments()
-            if before is None or after is None:
-                raise SystemExit("the server counts no decode steps")
-            steps = after.num_steps - before.num_steps
-            batch = (after.sum_batch_size - before.sum_batch_size) / steps
-            ms = (after.sum_step_us - before.sum_step_us) / steps / 1000
-            rows.append(StepTime(config, width, batch, ms, int(steps)))
-    return tuple(rows)
-
-
-async def phases(
-    url: str, port: int, method: str, options: argparse.Namespace
-) -> tuple[list[float], list[PluginStatus | None]]:
-    """Tokens/s of each phase, and the plugin's word before the first and after each."""
-    easy, hard = CLASSES[method]
-    async with EngineClient(url) as client:
-        first = await requests_of(client, easy, options.tokens)
-        other = await requests_of(client, hard, options.tokens)
-        half = len(first) // 2
-        rates, words = [], [_word(port)]
-        await client.flush()
-        for part in (first[:half], other, first[half:]):
-            wanted = (part * (1 + options.requests // len(part)))[: options.requests]
-            rates.append(await closed_loop(client, wanted, options.concurrency))
-            await asyncio.sleep(1.5)
-            words.append(_word(port))
-    return rates, words
-
-
-def _word(port: int) -> PluginStatus | None:
-    path = status_path(port)
-    return read_status(path) if path.is_file() else None
-
-
-def profile_of(config: SpecConfig, rows: Sequence[StepTime], dtype: str) -> Profile:
-    """The smallest profile that holds these step times."""
-    one = Interval(1.0, 1.0, 1.0)
-    depth = config.num_steps or (config.num_draft_tokens or 1) - 1
-    arguments = {"model_path": "demo", "speculative_algorithm": config.algorithm}
-    return Profile(
-        target=Target("demo", "demo", "LlamaForCausalLM"),
-        environment=Environment("cpu", "this one", 1, "0.5.23", dtype, 1),
-        workload=WorkloadSummary("demo", "demo", {}, {}, CALIBRATION, 0.0),
-        verdict=Verdict("faster", "for the benchmark", "tune", config, one),
-        choice=Choice(config, {**arguments}, {}),
-        baseline=(Point(PLAIN, "tune", 1, one, 1),),
-        points=(),
-        schedule=dict.fromkeys(CALIBRATION, depth),
-        acceptance=(),
-        failed=(),
-        provenance=Provenance("benchmarks/serve_policy.py", "now", 0, "none", 0, 0.0, "done"),
-        step_times=tuple(rows),
-    )
-
-
-def reaction(before: PluginStatus | None, after: PluginStatus | None, *, off: bool) -> int | None:
-    """Steps from the beginning of a phase to the first settled change off, or on; None if none."""
-    if before is None or after is None:
-        return None
-    for event in after.decisions:
-        settled = event.want == "settle" and (event.depth == 0) is off
-        if settled and event.step >= before.steps:
-            return event.step - before.steps
-    return None
-
-
-def one_method(method: str, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """All rounds with one way of drafting."""
+def one_round(method: str, options: argparse.Namespace, folder: Path, *, turned: bool) -> Round:
+    """Three launches, calibrated and taken through all phases."""
     config, easy = config_of(method), CLASSES[method][0]
-    rates: dict[str, list[list[float]]] = {arm: [] for arm in ARMS}
+    servers: dict[str, ServerProcess] = {}
     rows: list[StepTime] = []
-    found: dict[str, Any] = {"collapse": [], "return": [], "overhead": []}
-    for round_number in range(options.rounds):
-        for arm in ARMS if round_number % 2 == 0 else reversed(ARMS):
-            variables = {}
+    with contextlib.ExitStack() as stack:
+        for arm in ARMS:
+            runs, variables = (PLAIN if arm == "plain" else config), {}
             if arm == "autospec":
-                save_profile(folder / f"{method}.yaml", profile_of(config, rows, options.dtype))
-                variables = {"AUTOSPEC_PROFILE": str(folder / f"{method}.yaml")}
-            runs = PLAIN if arm == "plain" else config
+                path = folder / f"{method}.yaml"
+                save_profile(path, profile_of(config, rows, options.dtype))
+                variables = {"AUTOSPEC_PROFILE": str(path)}
             log = folder / f"{method}-{arm}.log"
-            with serving(runs, variables, log, options.dtype) as server:
-                if round_number == 0 and arm != "autospec":
-                    rows += asyncio.run(calibrate(server.url, runs, easy))
-                made, words = asyncio.run(phases(server.url, server.port, method, options))
-            rates[arm].append(made)
-            say(f"  {method:<10} round {round_number + 1} {arm:<8} {_shown(made)}")
-            if arm == "autospec":
-                _note(found, words)
-    return {
-        "rates": rates,
-        "step_times": [(str(r.config), r.batch_size, r.step_time_ms) for r in rows],
-        **found,
-    }
+            server = stack.enter_context(serving(runs, variables, log, options.dtype))
+            servers[arm] = server
+            if arm != "autospec":
+                rows += asyncio.run(calibrate(server.url, runs, easy))
+            stack.enter_context(asleep(server))
+        return asyncio.run(go_through(servers, rows, method, options, turned=turned))
 
 
-def _note(found: dict[str, Any], words: Sequence[PluginStatus | None]) -> None:
-    found["collapse"].append(reaction(words[1], words[2], off=True))
-    found["return"].append(reaction(words[2], words[3], off=False))
-    last = words[-1]
-    if last is None or not last.active:
-        raise SystemExit("the policy was not at work")
-    found["overhead"].append(last.decision_us)
-    say(f"             {last.steps} steps, {last.counters}")
+async def go_through(
+    servers: Mapping[str, ServerProcess],
+    rows: Sequence[StepTime],
+    method: str,
+    options: argparse.Namespace,
+    *,
+    turned: bool,
+) -> Round:
+    """All phases, part by part, the arms in turn."""
+    found = Round({phase: {arm: Made() for arm in ARMS} for phase in PHASES}, rows)
+    port = servers["autospec"].port
+    words: dict[str, list[PluginStatus]] = {phase: [] for phase in PHASES}
+    with awake(servers["plain"]):
+        parts = await parts_of(servers["plain"].url, method, options)
+    for phase, pieces in zip(PHASES, parts, strict=True):
+        for place, piece in enumerate(pieces):
+            for arm in ARMS if (place % 2 == 0) != turned else reversed(ARMS):
+                with awake(servers[arm]):
+                    async with EngineClient(servers[arm].url) as client:
+                        rate = await closed_loop(client, piece, options.concurrency)
+                    if arm == "autospec":
+                        await asyncio.sleep(SETTLE_S)
+                        words[phase].append(read_status(status_path(port)))
+                found.made[phase][arm].rates.append(rate)
+        shown = "  ".join(f"{arm} {found.made[phase][arm].rate:6.1f}" for arm in ARMS)
+        say(f"  {method:<10} {phase:<10} {shown} tokens/s; {words[phase][-1].counters}")
+    first, second, last = words.values()
+    if not last[-1].active:
+        raise SystemExit(f"the policy was not at work: {last[-1].reason}")
+    found.collapse = reaction(first[-1].steps, second, off=True)
+    found.back = reaction(second[-1].steps, last, off=False)
+    found.decision_us = last[-1].decision_us or 0.0
+    return found
 
 
-def verdict(method: str, result: Mapping[str, Any]) -> bool:
+async def parts_of(
+    url: str, method: str, options: argparse.Namespace
+) -> tuple[list[list[Request]], ...]:
+    """The requests of each phase, in parts of equal length.
+
+    Easy prompts come again and again. Hard ones come once: NGRAM remembers what it has seen.
+    """
+    async with EngineClient(url) as client:
+        easy, hard = [await requests_of(client, label, options.tokens) for label in CLASSES[method]]
+    half, length = len(easy) // 2, options.requests // options.parts
+    found = []
+    for part in (easy[:half], hard, easy[half:]):
+        wanted = (part * (1 + options.requests // len(part)))[: options.requests]
+        wanted = part[: options.requests] if part is hard else wanted
+        step = min(length, len(wanted) // options.parts)
+        found.append([wanted[place * step :][:step] for place in range(options.parts)])
+    return tuple(found)
+
+
+def reaction(begin: int, words: Sequence[PluginStatus], *, off: bool) -> int | None:
+    """Steps from the beginning of a phase to the first settled change off, or on; None if none."""
+    # A status shows the latest decisions only, so each part's is looked at.
+    steps = [
+        event.step
+        for word in words
+        for event in word.decisions
+        if event.want == "settle" and (event.depth == 0) is off and event.step >= begin
+    ]
+    return min(steps) - begin if steps else None
+
+
+def verdict(method: str, rounds: Sequence[Round]) -> bool:
     """Say how a method did, and whether it is as promised."""
-    middle = {
-        arm: [statistics.median(column) for column in zip(*made, strict=True)]
-        for arm, made in result["rates"].items()
-    }
-    good: bool = True
-    for place, name in enumerate(PHASES):
-        ours = middle["autospec"][place]
-        better = max(middle["plain"][place], middle["static"][place])
-        good &= ours >= LEAST_OF_BETTER * better
+    good = True
+    whole = dict.fromkeys(ARMS, 0.0)
+    for phase in PHASES:
+        rates = {
+            arm: [rate for one in rounds for rate in one.made[phase][arm].rates] for arm in ARMS
+        }
+        means = {arm: statistics.harmonic_mean(rates[arm]) for arm in ARMS}
+        better = "plain" if means["plain"] >= means["static"] else "static"
+        ratio = means["autospec"] / means[better]
+        pairs = sorted(a / b for a, b in zip(rates["autospec"], rates[better], strict=True))
+        good &= ratio >= LEAST_OF_BETTER
+        for arm in ARMS:
+            whole[arm] += 1 / means[arm]
         say(
-            f"{method:<10} {name:<11} plain {middle['plain'][place]:6.1f}  static "
-            f"{middle['static'][place]:6.1f}  autospec {ours:6.1f}  {ours / better:.3f} of better"
+            f"{method:<10} {phase:<10} static / plain {means['static'] / means['plain']:.3f}  "
+            f"autospec / {better} {ratio:.3f} (parts {pairs[0]:.3f} to {pairs[-1]:.3f})"
         )
-    # Equal numbers of requests a phase: the time over all of them decides.
-    whole = {arm: 1 / sum(1 / rate for rate in middle[arm]) for arm in ARMS}
-    good &= whole["autospec"] >= max(whole["plain"], whole["static"])
-    steps = {"collapse": result["collapse"], "return": result["return"]}
+    over = {arm: whole[arm] / whole["autospec"] for arm in ("plain", "static")}
+    good &= min(over.values()) >= 1
+    steps = {"collapse": [r.collapse for r in rounds], "return": [r.back for r in rounds]}
     for name, most in MOST_STEPS.items():
         good &= all(count is not None and count <= most for count in steps[name])
-    plain_ms = min(ms for text, _, ms in result["step_times"] if text == "PLAIN")
-    share = max(us or 0.0 for us in result["overhead"]) / 1000 / plain_ms
+    plain_ms = min(row.step_time_ms for r in rounds for row in r.step_times if row.config.is_plain)
+    share = max(r.decision_us for r in rounds) / 1000 / plain_ms
     good &= share <= MOST_OVERHEAD
     say(
-        f"{method:<10} whole run: {whole['autospec'] / whole['plain']:.3f}x plain, "
-        f"{whole['autospec'] / whole['static']:.3f}x static; steps to plain {steps['collapse']}, "
-        f"back {steps['return']}; a decision takes {share:.2%} of a plain step"
+        f"{method:<10} whole run: {over['plain']:.3f}x plain, {over['static']:.3f}x static; steps "
+        f"to plain {steps['collapse']}, back {steps['return']}; the plugin takes {share:.2%} of a "
+        f"plain step: {'ok' if good else 'MISSED'}"
     )
     return bool(good)
 
 
-def _shown(rates: Sequence[float]) -> str:
-    return "  ".join(f"{rate:6.1f}" for rate in rates) + " tokens/s"
-
-
-def say(line: str) -> None:
-    """Print at once: the run is long."""
-    print(line, flush=True)
+def figures(rounds: Sequence[Round]) -> list[dict[str, Any]]:
+    """All that was measured, for a file."""
+    return [
+        {
+            "rates": {p: {arm: m.rates for arm, m in made.items()} for p, made in r.made.items()},
+            "step_times": [(str(x.config), x.batch_size, x.step_time_ms) for x in r.step_times],
+            "collapse": r.collapse,
+            "return": r.back,
+            "decision_us": r.decision_us,
+        }
+        for r in rounds
+    ]
 
 
 def main() -> int:
     """Run all rounds of all methods."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--methods", nargs="+", default=list(CLASSES), choices=list(CLASSES))
-    parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--requests", type=int, default=60, help="a phase")
-    parser.add_argument("--tokens", type=int, default=96, help="longest answer")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--requests", type=int, default=120, help="a phase, at most")
+    parser.add_argument("--parts", type=int, default=3, help="of a phase")
+    parser.add_argument("--tokens", type=int, default=160, help="longest answer")
     parser.add_argument("--concurrency", type=int, default=4)
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--json", type=Path, help="file for all figures")
     options = parser.parse_args()
+    results: dict[str, list[Round]] = {}
+    began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="serve-policy-") as folder:
-        results = {method: one_method(method, options, Path(folder)) for method in options.methods}
-    good = [verdict(method, result) for method, result in results.items()]
+        for method in options.methods:
+            results[method] = [
+                one_round(method, options, Path(folder), turned=place % 2 == 1)
+                for place in range(options.rounds)
+            ]
+    good = [verdict(method, rounds) for method, rounds in results.items()]
+    say(f"{(time.monotonic() - began) / 60:.0f} minutes in all")
     if options.json is not None:
-        options.json.write_text(json.dumps(results, indent=2) + "\n")
+        text = json.dumps({method: figures(rounds) for method, rounds in results.items()}, indent=2)
+        options.json.write_text(text + "\n", encoding="utf-8")
     return 0 if all(good) else 1
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 import psutil
-from serve_policy import config_of, say, serving
+from steered import config_of, say, serving
 
 from autospec import demo
 from autospec.config import PLAIN

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from serve_policy import (
+from steered import (
     CLASSES,
     PHASES,
     calibrate,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAY_CHANGE", "demo_study", "demo_values", "given_options"]
 
-#: What ``--demo`` uses where the user says nothing: two cores need about 25 minutes for it.
+#: What ``--demo`` uses where the user says nothing: two cores need 25 to 40 minutes for it.
 _DEMO: dict[str, Any] = {
     "concurrencies": (1, 4),
     "requests_per_pass": 4,

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from autospec.config import PLAIN, SpecConfig
@@ -197,7 +198,13 @@ class Rounds:
 
 
 def _names(finalists: Sequence[SpecConfig]) -> str:
-    return ", ".join(map(str, finalists))
+    return ", ".join(map(_brief, finalists))
+
+
+def _brief(config: SpecConfig) -> str:
+    """The text form with the draft's folder name in place of its path: a person reads it."""
+    draft = config.draft_model
+    return config.label + (f" draft={Path(draft).name}" if draft else "")
 
 
 def _read_reasons(study: Study) -> list[re.Match[str]]:
