@@ -8,11 +8,12 @@ the field. Types understood: ``int``, ``float``, ``str``, ``bool``, ``None``, un
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import math
 import os
-import tempfile
+import time
 import types
 import typing
 from pathlib import Path
@@ -148,24 +149,30 @@ def yaml_text(document: Any, *, rows: bool = False) -> str:
     return yaml.dump(dump(document), Dumper=dumper, sort_keys=False, allow_unicode=True, width=100)
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str, *, private: bool = False) -> None:
     """Write a file so that readers see the old content or the new, never a part.
+
+    Args:
+        path: the file; its folder is made where it is missing.
+        text: all of the content.
+        private: nobody but this user may read it; otherwise the umask says who may.
 
     Raises:
         StorageError: nothing could be written; an older file is untouched.
     """
-    temporary: str | None = None
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        # Not by tempfile, whose files nobody else may read: a profile is for others too.
+        flags, mode = os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666
+        with os.fdopen(os.open(temporary, flags, mode), "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except OSError as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise StorageError(f"{path}: cannot be written ({error.strerror})") from error
 
 

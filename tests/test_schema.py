@@ -131,6 +131,13 @@ def test_missing_file_is_named(tmp_path: Path) -> None:
         schema.read_yaml(tmp_path / "no.yaml")
 
 
+def test_others_may_read_what_the_user_lets_them(tmp_path: Path) -> None:
+    """A written file has the mode of any other file of this user."""
+    (tmp_path / "other").write_text("")
+    schema.write_text(tmp_path / "doc.yaml", "new")
+    assert (tmp_path / "doc.yaml").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
 def test_full_disk_leaves_the_old_file_and_no_rubbish(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import psutil
@@ -13,7 +14,8 @@ from autospec.engine.server import MARK
 
 __all__ = ["FoundServer", "find_servers"]
 
-_GUARD: Final = guard.__file__
+#: The end of a guard's command: that of another installation lies elsewhere.
+_GUARD: Final = Path(guard.__file__).parts[-3:]
 #: How SGLang's processes are called: by their command, and by the titles they give themselves.
 _SGLANG: Final = ("sglang.launch_server", "sglang::", "sglang serve")
 
@@ -54,7 +56,7 @@ def find_servers() -> tuple[FoundServer, ...]:
 def _group(process: psutil.Process) -> str | None:
     """What the processes of one server have in common; None for other programs."""
     command = " ".join(process.cmdline())
-    if _GUARD in command or process.status() == psutil.STATUS_ZOMBIE:
+    if _is_guard(process) or process.status() == psutil.STATUS_ZOMBIE:
         return None
     mark = process.environ().get(MARK)
     if mark is not None:
@@ -63,6 +65,10 @@ def _group(process: psutil.Process) -> str | None:
         return None
     family = [parent.pid for parent in process.parents() if _is_sglang(parent)]
     return f"pid={family[-1] if family else process.pid}"
+
+
+def _is_guard(process: psutil.Process) -> bool:
+    return any(Path(word).parts[-3:] == _GUARD for word in process.cmdline())
 
 
 def _is_sglang(process: psutil.Process) -> bool:
@@ -78,6 +84,6 @@ def _describe(members: list[psutil.Process], *, ours: bool) -> FoundServer:
     for process in members:
         with contextlib.suppress(psutil.Error, OSError):
             memory += process.memory_info().rss
-            guarded |= any(_GUARD in parent.cmdline() for parent in process.parents())
+            guarded |= any(_is_guard(parent) for parent in process.parents())
     pids = tuple(sorted(process.pid for process in members))
     return FoundServer(pids, ours, guarded, round(memory / 2**30, 1))

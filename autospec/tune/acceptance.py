@@ -15,6 +15,7 @@ approximation around the most likely values (Laplace).
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,20 +24,30 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["AcceptanceCurve", "Drafts", "fit_acceptance", "length_error", "truncated_length"]
+__all__ = [
+    "FIRST",
+    "AcceptanceCurve",
+    "Drafts",
+    "first_after",
+    "fit_acceptance",
+    "length_error",
+    "truncated_length",
+]
 
 Floats = NDArray[np.float64]
 
 #: What is believed before anything is measured, as (mean, standard deviation). A rate of 0.71,
 #: from 0.47 to 0.87, at the first position.
 FIRST: Final = (0.9, 1.0)
+#: Share of its variance that all methods have in common: some texts are easy for any drafter.
+COMMON: Final = 0.5
 #: From one position to the next.
 NEXT: Final = (-0.08, 0.25)
 #: Twice as many nodes a level take a rate of 0.71 to 0.80.
 WIDER: Final = (0.5, 0.3)
 #: A draft twice as long; drafting from a text whose difficulty persists over 2 to 10 tokens shows
-#: 0.04 to 0.15.
-LONGER: Final = (0.05, 0.05)
+#: 0.04 to 0.15, and blocks drafted at once lose up to twice that.
+LONGER: Final = (0.1, 0.08)
 #: Depth at which the length bias is zero.
 _REFERENCE: Final = 4.0
 #: Prompts differ, so that more steps of the same prompts tell less and less: as many at most.
@@ -145,15 +156,34 @@ class AcceptanceCurve:
         return value, float(np.sqrt(((moved - value) ** 2).sum()))
 
 
-def fit_acceptance(seen: Sequence[Drafts], depth: int) -> AcceptanceCurve:
+def first_after(others: Sequence[AcceptanceCurve]) -> tuple[float, float]:
+    """What is believed of ``theta_1`` of a method after others were measured on the same prompts.
+
+    Args:
+        others: curves of methods that were measured.
+
+    Returns:
+        Mean and standard deviation; ``FIRST`` without others.
+    """
+    if not others:
+        return FIRST
+    above = statistics.fmean(float(curve.mean[0]) for curve in others) - FIRST[0]
+    weight = len(others) * COMMON / (len(others) * COMMON + 1 - COMMON)
+    return FIRST[0] + weight * above, FIRST[1] * math.sqrt(1 - weight * COMMON)
+
+
+def fit_acceptance(
+    seen: Sequence[Drafts], depth: int, first: tuple[float, float] = FIRST
+) -> AcceptanceCurve:
     """Learn a method's acceptance from what was measured; nothing measured gives the prior.
 
     Args:
         seen: acceptance by shape.
         depth: deepest draft that will be asked about, at least 1.
+        first: what is believed of ``theta_1`` beforehand, as (mean, standard deviation).
     """
     size = max([depth, 1, *(len(item.rates) for item in seen)])
-    mean, precision = _prior(size)
+    mean, precision = _prior(size, first)
     design, successes, totals = _rows(seen, size)
     x = mean.copy()
     for _ in range(_ITERATIONS):
@@ -169,13 +199,13 @@ def fit_acceptance(seen: Sequence[Drafts], depth: int) -> AcceptanceCurve:
     return AcceptanceCurve(x, np.asarray(np.linalg.inv(curvature), dtype=np.float64))
 
 
-def _prior(size: int) -> tuple[Floats, Floats]:
+def _prior(size: int, first: tuple[float, float]) -> tuple[Floats, Floats]:
     """Mean and precision of ``theta_1 ... theta_size, beta, delta``."""
     mean = np.concatenate(
-        [FIRST[0] + NEXT[0] * np.arange(size), np.array([WIDER[0], LONGER[0]])]
+        [first[0] + NEXT[0] * np.arange(size), np.array([WIDER[0], LONGER[0]])]
     ).astype(np.float64)
     precision = np.zeros((size + 2, size + 2))
-    precision[0, 0] = FIRST[1] ** -2
+    precision[0, 0] = first[1] ** -2
     for d in range(size - 1):
         precision[d : d + 2, d : d + 2] += np.array([[1, -1], [-1, 1]]) * NEXT[1] ** -2
     precision[-2, -2], precision[-1, -1] = WIDER[1] ** -2, LONGER[1] ** -2

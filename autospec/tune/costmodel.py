@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from autospec.tune.acceptance import AcceptanceCurve, Drafts, fit_acceptance
+from autospec.tune.acceptance import AcceptanceCurve, Drafts, first_after, fit_acceptance
 from autospec.tune.seen import LoadSeen, Seen
 from autospec.tune.shapes import Shape
 from autospec.tune.steptime import StepTimes, Timed, fit_step_times
@@ -141,11 +141,7 @@ def fit_cost_model(trials: Sequence[tuple[Shape, Seen]], shapes: Sequence[Shape]
     depths: dict[str, int] = {}
     for shape in shapes:
         depths[shape.method] = max(shape.depth, depths.get(shape.method, 0))
-    curves = {
-        name: fit_acceptance([_drafts(s, seen) for s, seen in trials if s.method == name], depth)
-        for name, depth in depths.items()
-        if depth
-    }
+    curves = _curves(trials, {name: depth for name, depth in depths.items() if depth})
     sizes = _batch_sizes(trials)
     timed: list[Timed] = []
     rests: dict[int, list[float]] = {load: [] for load in sizes}
@@ -165,6 +161,21 @@ def fit_cost_model(trials: Sequence[tuple[Shape, Seen]], shapes: Sequence[Shape]
             for load, size in sorted(sizes.items())
         ),
     )
+
+
+def _curves(
+    trials: Sequence[tuple[Shape, Seen]], depths: Mapping[str, int]
+) -> dict[str, AcceptanceCurve]:
+    """Acceptance by method; one that was not tried learns how hard the prompts are from others."""
+    drafts: dict[str, list[Drafts]] = {name: [] for name in depths}
+    for shape, seen in trials:
+        if shape.method in drafts and (seen.rates or seen.accept_length is not None):
+            drafts[shape.method].append(_drafts(shape, seen))
+    tried = {name: fit_acceptance(found, depths[name]) for name, found in drafts.items() if found}
+    first = first_after(list(tried.values()))
+    return {
+        name: tried.get(name) or fit_acceptance((), depth, first) for name, depth in depths.items()
+    }
 
 
 def _batch_sizes(trials: Sequence[tuple[Shape, Seen]]) -> dict[int, float]:

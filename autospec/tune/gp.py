@@ -23,7 +23,7 @@ from autospec.tune.samplers import Proposal, encode
 from autospec.tune.seen import Seen
 from autospec.tune.shapes import method
 
-__all__ = ["GPSampler", "Residual", "unit_columns"]
+__all__ = ["GPSampler", "Residual", "improvement", "unit_columns"]
 
 #: Improvement below this (a log ratio, so about 1 %) is not worth a launch.
 XI: Final = 0.01
@@ -151,6 +151,16 @@ class Residual:
             warnings.filterwarnings("ignore", category=UserWarning, module=r"(sklearn|skopt)\.")
             means, spreads = self._model.predict(rows, return_std=True)
         return means, spreads
+
+
+def improvement(mean: Floats, spread: Floats, best: float) -> Floats:
+    """Expected improvement on the best, of a normal belief: ``s * (z * Phi(z) + phi(z))``."""
+    spread = np.maximum(spread, 1e-9)
+    z = (mean - best) / spread
+    density = np.exp(-0.5 * np.minimum(z**2, 1400.0)) / math.sqrt(2 * math.pi)
+    below = np.array([0.5 * math.erfc(-value / math.sqrt(2)) for value in z])
+    gains: Floats = np.maximum(spread * (z * below + density), 0.0)
+    return gains
 
 
 def _fit(rows: Floats, losses: Floats, seed: int) -> Any:

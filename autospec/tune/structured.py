@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 from autospec.config import PLAIN, SpecConfig
 from autospec.tune.costmodel import CostModel, Expected, fit_cost_model
 from autospec.tune.feasibility import chance_to_run
-from autospec.tune.gp import Residual, unit_columns
+from autospec.tune.gp import Residual, improvement, unit_columns
 from autospec.tune.samplers import Proposal, encode
 from autospec.tune.seen import LoadSeen, Seen
 from autospec.tune.shapes import Shape, shape_of
@@ -132,25 +132,17 @@ class StructuredSampler:
         return tuple(proposal for proposal in batch if proposal is not None)
 
     def best(self) -> SpecConfig | None:
-        """The candidate told that is best by its value and the model, weighed by their errors.
+        """The candidate told of which most is believed; None before anything ran.
 
-        A value with noise is drawn towards what the model expects of its shape: the best of many
-        noisy values is otherwise the luckiest. None before anything ran.
+        A value with noise is drawn towards what the others speak for: the best of many noisy values
+        is otherwise the luckiest.
         """
-        ran = [i for i, told in sorted(self._told.items()) if told.value is not None]
+        ran = list(self._results())
         if not ran:
             return None
         with threadpool_limits(1):
-            belief = self._believe()
-        fit = belief.model.step_times.fit_error
-
-        def weighed(i: int) -> float:
-            told = self._told[i]
-            value, noise = told.value or 0.0, told.seen.error
-            share = noise**2 / (noise**2 + max(fit, 0.01) ** 2)
-            return value + share * (float(belief.expected.log_ratio[i]) + self._offset - value)
-
-        return self._candidates[max(ran, key=weighed)]
+            mean = self._believe().mean
+        return self._candidates[max(ran, key=lambda i: float(mean[i]))]
 
     def _ask_one(self) -> Proposal | None:
         if not self._open:
@@ -169,7 +161,7 @@ class StructuredSampler:
         belief = self._believe()
         still_open = np.array(sorted(self._open))
         best = self._best_value()
-        gains = _improvement(belief.mean[still_open], belief.spread[still_open], best)
+        gains = improvement(belief.mean[still_open], belief.spread[still_open], best)
         tried = [(self._shapes[i], told.value is not None) for i, told in self._told.items()]
         runs = chance_to_run([self._shapes[i] for i in still_open], tried)
         worth = gains * runs / self._costs(still_open, belief)
@@ -297,13 +289,3 @@ def _model(trials: Sequence[tuple[Shape, Seen]], shapes: Sequence[Shape]) -> Cos
     """Fit to the trials that show a throughput; to plain decoding of speed 1 where none does."""
     shown = [(shape, seen) for shape, seen in trials if seen.loads]
     return fit_cost_model(shown or [(shape_of(PLAIN), Seen((LoadSeen(_ALONE, 1.0),)))], shapes)
-
-
-def _improvement(mean: Floats, spread: Floats, best: float) -> Floats:
-    """Expected improvement on the best, of a normal belief: ``s * (z * Phi(z) + phi(z))``."""
-    spread = np.maximum(spread, 1e-9)
-    z = (mean - best) / spread
-    density = np.exp(-0.5 * np.minimum(z**2, 1400.0)) / math.sqrt(2 * math.pi)
-    below = np.array([0.5 * math.erfc(-value / math.sqrt(2)) for value in z])
-    gains: Floats = np.maximum(spread * (z * below + density), 0.0)
-    return gains

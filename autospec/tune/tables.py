@@ -51,16 +51,18 @@ def read_problems(table: str) -> tuple[Problem, ...]:
 def grid_problem(grid: Grid, name: str) -> Problem:
     """A recorded grid as one problem: the geometric mean of the throughputs at its loads.
 
-    A configuration that did not run at one of the loads did not run. A trial draws, by its seed,
-    as many passes of each cell as the cell has, with replacement: what another day might have
-    shown.
+    A configuration that did not run at one of the loads did not run; one whose launch is not
+    recorded is no arm. A trial draws, by its seed, passes of each cell with replacement: what
+    another day might have shown. The same seed draws the same repeats of every configuration,
+    since a search sends the same prompts to all.
 
     Raises:
         SchemaError: plain decoding did not run.
     """
     levels = grid.header.concurrencies
     truth: dict[SpecConfig, float | None] = {}
-    for config in grid.configs:
+    recorded = {row.config for row in grid.rows}
+    for config in (config for config in grid.configs if config in recorded):
         speeds = [grid.throughput(config, level) for level in levels]
         ran = [speed for speed in speeds if speed is not None]
         truth[config] = statistics.geometric_mean(ran) if len(ran) == len(levels) else None
@@ -72,13 +74,22 @@ def grid_problem(grid: Grid, name: str) -> Problem:
         if truth[config] is None:
             return Result(None)
         rng = np.random.default_rng([seed, places[config]])
-        return _trial([grid.cell(config, level) for level in levels], rng)
+        cells = [grid.cell(config, level) for level in levels]
+        repeats = np.random.default_rng(seed).integers(
+            grid.header.repeats, size=(len(levels), grid.header.repeats)
+        )
+        return _trial(cells, repeats.tolist(), rng)
 
     return Problem(name, truth, reveal)
 
 
-def _trial(cells: list[tuple[GridRow, ...]], rng: np.random.Generator) -> Result:
-    drawn = [[cell[int(i)] for i in rng.integers(len(cell), size=len(cell))] for cell in cells]
+def _trial(
+    cells: list[tuple[GridRow, ...]], repeats: list[list[int]], rng: np.random.Generator
+) -> Result:
+    drawn = [
+        [_pass(cell, repeat, rng) for repeat in wanted]
+        for cell, wanted in zip(cells, repeats, strict=True)
+    ]
     loads = tuple(_load(rows, cell) for rows, cell in zip(drawn, cells, strict=True))
     histogram: list[int] = []
     for row in (row for rows in drawn for row in rows):
@@ -98,6 +109,12 @@ def _trial(cells: list[tuple[GridRow, ...]], rng: np.random.Generator) -> Result
         passes_s=sum(row.pass_s or 0.0 for rows in drawn for row in rows),
     )
     return Result(statistics.geometric_mean(load.throughput for load in loads), seen)
+
+
+def _pass(cell: tuple[GridRow, ...], repeat: int, rng: np.random.Generator) -> GridRow:
+    """One pass of a repeat, of any launch; of any repeat where that one is not there."""
+    rows = [row for row in cell if row.repeat == repeat] or list(cell)
+    return rows[int(rng.integers(len(rows)))]
 
 
 def _load(rows: list[GridRow], cell: tuple[GridRow, ...]) -> LoadSeen:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import runpy
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
@@ -138,10 +140,17 @@ def test_leftover_server_is_found_with_the_command_that_ends_it() -> None:
         left.wait()
 
 
-def test_guarded_server_is_no_leftover(tmp_path: Path) -> None:
-    """A study that runs now is not told to be killed."""
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_guarded_server_is_no_leftover(tmp_path: Path, *, elsewhere: bool) -> None:
+    """A study that runs now is not told to be killed, nor is another installation's."""
+    spawn: Any = guard.spawn
+    if elsewhere:
+        copy = tmp_path / "autospec" / "engine" / "guard.py"
+        copy.parent.mkdir(parents=True)
+        copy.write_bytes(Path(guard.__file__).read_bytes())
+        spawn = runpy.run_path(str(copy))["spawn"]
     with (tmp_path / "log").open("wb") as log:
-        watcher, pid = guard.spawn(SLEEP, {MARK: "b-test"}, 1.0, log)
+        watcher, pid = spawn(SLEEP, {MARK: "b-test"}, 1.0, log)
     assert pid is not None
     try:
         assert _fixes_of(pid, "leftover server") == []

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from autospec.metrics import accept_rate_per_pos
 from autospec.tune.acceptance import (
+    FIRST,
     AcceptanceCurve,
     Drafts,
+    first_after,
     fit_acceptance,
     length_error,
     truncated_length,
@@ -130,3 +132,13 @@ def test_samples_scatter_as_the_error_says() -> None:
     draws = np.random.default_rng(0).standard_normal((4000, len(curve.mean)))
     sampled = curve.lengths(np.array([5]), np.array([1.0]), draws)[:, 0]
     assert sampled.std() == pytest.approx(curve.length(5)[1], rel=0.3)
+
+
+def test_easy_prompts_are_believed_easy_for_an_untried_method() -> None:
+    """One method's first position moves another's, by less than itself, and leaves less doubt."""
+    easy = fit_acceptance([Drafts((0.97, 0.94), steps=2000)], 2)
+    hard = fit_acceptance([Drafts((0.3, 0.1), steps=2000)], 2)
+    assert first_after([]) == FIRST
+    assert FIRST[0] < first_after([easy])[0] < easy.mean[0]
+    assert hard.mean[0] < first_after([hard])[0] < FIRST[0]
+    assert first_after([easy, easy])[1] < first_after([easy])[1] < FIRST[1]
