@@ -1,4 +1,4 @@
-"""Where the files lie that autospec ships: decision rules."""
+"""Where the files lie that autospec ships: decision rules and measured profiles."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from autospec.errors import SchemaError
 
-__all__ = ["policy_names", "policy_path"]
+__all__ = ["policy_names", "policy_path", "profile_names", "profile_path"]
 
 _PACKAGE = Path(__file__).parent
 #: In an installed package, and in a checkout.
@@ -15,6 +15,17 @@ _PLACES = (_PACKAGE / "_shipped", _PACKAGE.parent)
 
 def _folder(name: str) -> Path:
     return next((place / name for place in _PLACES if (place / name).is_dir()), _PLACES[0] / name)
+
+
+def profile_names() -> tuple[str, ...]:
+    """The shipped profiles; a policy beside one is no profile."""
+    paths = _folder("profiles").glob("*.yaml")
+    return tuple(sorted(path.stem for path in paths if path.suffixes[-2:] != [".policy", ".yaml"]))
+
+
+def profile_path(name: str) -> Path | None:
+    """The file of a shipped profile; None where there is none of this name."""
+    return _folder("profiles") / f"{name}.yaml" if name in profile_names() else None
 
 
 def policy_names() -> tuple[str, ...]:

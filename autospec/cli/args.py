@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from autospec.cli.options import force_option, json_option, model_option
+from autospec.cli.options import PROFILE, force_option, json_option, model_option, notify
 
 __all__ = ["args_command"]
 
 
 @click.command("args")
-@click.argument("path", metavar="PROFILE", type=click.Path(path_type=Path))
+@click.argument("path", metavar="PROFILE", type=PROFILE)
 @click.option("--env", "as_env", is_flag=True, help="Print environment variables, not flags.")
 @model_option
 @force_option
@@ -30,7 +30,7 @@ def args_command(
     from autospec.profile import load_profile
     from autospec.tuning.deploy import fit_profile
 
-    profile = fit_profile(load_profile(path), model=model, force=force)
+    profile = fit_profile(load_profile(path), model=model, force=force, notify=notify)
     if profile.choice.config.is_plain and not as_json:
         click.echo(f"plain decoding: {profile.verdict.reason}", err=True)
     form = "json" if as_json else "env" if as_env else "args"

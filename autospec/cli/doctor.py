@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from autospec.cli.options import DRAFT, json_option
+from autospec.cli.options import DRAFT, json_option, notify
 
 __all__ = ["doctor_command"]
 
@@ -39,6 +39,7 @@ def doctor_command(context: click.Context, /, **options: Any) -> None:
     from autospec.doctor.run import Question, examine
     from autospec.profile import load_profile
     from autospec.report.doctor import print_checkup
+    from autospec.tuning.places import put_in_place
 
     target = options["target"]
     extra = options["extra"]
@@ -49,7 +50,7 @@ def doctor_command(context: click.Context, /, **options: Any) -> None:
     checkup = examine(
         Question(
             model=None if is_profile else target,
-            profile=load_profile(target) if is_profile else None,
+            profile=put_in_place(load_profile(target), notify) if is_profile else None,
             drafts=options["drafts"],
             algorithms=tuple(name.upper() for name in options["algorithms"]),
             config=SpecConfig.parse(options["config"]) if options["config"] else None,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from autospec.cli.options import model_option
+from autospec.cli.options import PROFILE, model_option, notify
 
 __all__ = ["export_command"]
 
@@ -15,7 +15,7 @@ FORM_NAMES = ("args", "env", "json", "sglang-adaptive", "vllm", "tensorrt-llm", 
 
 
 @click.command("export")
-@click.argument("path", metavar="PROFILE", type=click.Path(path_type=Path))
+@click.argument("path", metavar="PROFILE", type=PROFILE)
 @click.option("--format", "form", required=True, type=click.Choice(FORM_NAMES), help="What for.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="File.  [default: standard output]"
@@ -34,9 +34,12 @@ def export_command(path: Path, *, form: str, output: Path | None, model: str | N
     from autospec import schema
     from autospec.exports.forms import FORMS
     from autospec.profile import load_profile
+    from autospec.tuning.places import put_in_place
 
     profile = load_profile(path)
-    export = FORMS[form](profile if model is None else profile.with_model(model))
+    if model is not None:
+        profile = profile.with_model(model)
+    export = FORMS[form](put_in_place(profile, notify))
     for note in export.notes:
         click.echo(f"note: {note}", err=True)
     if output is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -11,11 +12,13 @@ import click
 __all__ = [
     "CONCURRENCY",
     "DRAFT",
+    "PROFILE",
     "RATES",
     "api_key_option",
     "force_option",
     "json_option",
     "model_option",
+    "notify",
     "read_api_key",
 ]
 
@@ -71,8 +74,19 @@ class _Rates(click.ParamType[tuple[float, ...]]):
         return tuple(sorted(rates))
 
 
+class _Profile(click.Path):
+    """A profile's file, or the name of a shipped one, which no file of that name hides."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        from autospec.shipped import profile_path
+
+        shipped = None if Path(value).exists() else profile_path(str(value))
+        return shipped or Path(str(super().convert(value, param, ctx)))
+
+
 CONCURRENCY = _Concurrency()
 DRAFT = _Draft()
+PROFILE = _Profile()
 RATES = _Rates()
 
 _API_KEY: Final = "AUTOSPEC_API_KEY"
@@ -84,6 +98,11 @@ def read_api_key(variable: str) -> str | None:
     if key is None and variable != _API_KEY:
         raise click.UsageError(f"--api-key-env {variable}: there is no such environment variable")
     return key or None
+
+
+def notify(line: str) -> None:
+    """Say what is going on while the user waits."""
+    click.echo(line, err=True)
 
 
 api_key_option = click.option(

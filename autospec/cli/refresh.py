@@ -30,4 +30,4 @@ def refresh_command(path: Path, *, url: str, output: Path) -> None:
     if not refreshed.changes:
         click.echo("nothing differs by more than noise")
     save_profile(output, refreshed.profile)
-    click.echo(f"wrote {output}", err=True)
+    click.echo(f"wrote {output}; next: autospec serve {output}", err=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from autospec.cli.options import PROFILE
 from autospec.errors import ReportError
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ __all__ = ["report_command"]
 
 
 @click.command("report")
-@click.argument("path", metavar="STUDY|PROFILE", type=click.Path(path_type=Path))
+@click.argument("path", metavar="STUDY|PROFILE", type=PROFILE)
 @click.option(
     "-o",
     "--output",

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from autospec.cli.options import force_option, model_option
+from autospec.cli.options import PROFILE, force_option, model_option, notify
 
 __all__ = ["serve_command"]
 
 
 @click.command("serve")
-@click.argument("path", metavar="PROFILE", type=click.Path(path_type=Path))
+@click.argument("path", metavar="PROFILE", type=PROFILE)
 @click.argument("extra", metavar="[-- SGLANG FLAGS]", nargs=-1, type=click.UNPROCESSED)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
@@ -58,7 +58,7 @@ def serve_command(
 
     timeout_s = parse_duration(launch_timeout)
     flags = extra_args(extra)
-    profile = fit_profile(load_profile(path), model=model, force=force)
+    profile = fit_profile(load_profile(path), model=model, force=force, notify=notify)
     what = "plain decoding" if profile.choice.config.is_plain else str(profile.choice.config)
     click.echo(f"{what}: {profile.verdict.reason}", err=True)
     steered = plan_steering(path, profile, policy=policy, without=no_policy)

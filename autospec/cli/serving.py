@@ -56,7 +56,8 @@ def keep_serving(
             if steered.asked is not None:
                 status = require_steered(steered, port=server.port, pid=server.pid)
                 click.echo(f"plugin: {status.reason}", err=True)
-            click.echo(f"ready after {server.launch_s:.0f} s at {server.url}", err=True)
+            ready = f"ready after {server.launch_s:.0f} s at {server.url}"
+            click.echo(f"{ready}; look on with: autospec watch {server.url}", err=True)
             while server.alive():
                 threading.Event().wait(_POLL_S)
             server.check()

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from autospec.cli.options import json_option
+from autospec.cli.options import PROFILE, json_option
 
 __all__ = ["show_command"]
 
 
 @click.command("show")
-@click.argument("path", metavar="PROFILE|STUDY", type=click.Path(path_type=Path))
+@click.argument("path", metavar="PROFILE|STUDY", type=PROFILE)
 @json_option
 def show_command(path: Path, *, as_json: bool) -> None:
     """Show a profile, or a study finished or not."""

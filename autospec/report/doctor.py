@@ -35,4 +35,5 @@ def _summary(checkup: Checkup) -> str:
     counts = Counter(finding.level for finding in checkup.findings)
     if checkup.blocked:
         return f"{counts['blocks']} in the way, {counts['warning']} doubtful, {counts['ok']} fine"
-    return f"nothing is in the way: {counts['warning']} doubtful, {counts['ok']} fine"
+    counted = f"{counts['warning']} doubtful, {counts['ok']} fine"
+    return f"nothing is in the way: {counted}; next: autospec tune"

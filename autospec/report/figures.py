@@ -116,7 +116,7 @@ def acceptance_figure(content: Content) -> str | None:
         axis.set_xlabel("position of the draft")
         axis.set_ylabel("right up to here (% of verify steps)")
         axis.set_title(f"Acceptance by position: {rows[0].config.label}", loc="left")
-        axis.legend(loc="upper right")
+        axis.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))
         return _svg(figure, "acceptance", "Acceptance by position and class")
 
 

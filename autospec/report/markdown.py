@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from autospec.profile import Profile
 from autospec.report.content import Content, TrialRow, environment_rows
-from autospec.report.tables import evidence_lines, rate
+from autospec.report.tables import evidence_lines, rate, ratio_text
 
 __all__ = ["markdown_page"]
 
@@ -30,7 +30,7 @@ def _lines(content: Content) -> Iterator[str]:
     yield from _section("What did not run", _failures(content))
     rows = environment_rows(content)
     yield from _section("Environment", _table(("what", "value"), rows) if rows else ())
-    yield from _section("Commands", ("```", *content.commands, "```"))
+    yield from _section("Commands", ("```bash", *content.commands, "```"))
 
 
 def _section(heading: str, lines: Iterable[str]) -> Iterator[str]:
@@ -54,7 +54,7 @@ def _points(content: Content) -> Iterator[str]:
             str(point.concurrency),
             rate(point.output_throughput.value),
             f"{rate(point.output_throughput.low)} to {rate(point.output_throughput.high)}",
-            str(point.vs_plain or ""),
+            ratio_text(point.vs_plain),
         )
         for point in content.points
     ]

@@ -11,7 +11,7 @@ from autospec.evidence import Interval
 from autospec.report import figures
 from autospec.report.content import Content, environment_rows
 from autospec.report.predicted import median_error
-from autospec.report.tables import lossless_text, rate
+from autospec.report.tables import lossless_text, rate, ratio_text
 
 __all__ = ["html_page"]
 
@@ -57,6 +57,4 @@ def _pictures(content: Content) -> dict[str, Markup]:
 
 
 def _times(ratio: float | Interval | None) -> str:
-    if ratio is None:
-        return ""
-    return str(ratio) if isinstance(ratio, Interval) else f"{ratio:.2f}x"
+    return f"{ratio:.2f}x" if isinstance(ratio, float) else ratio_text(ratio)

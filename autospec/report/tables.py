@@ -27,6 +27,7 @@ __all__ = [
     "policy_line",
     "profile_lines",
     "rate",
+    "ratio_text",
     "study_table",
     "times",
 ]
@@ -161,6 +162,13 @@ def lossless_text(lossless: Lossless) -> str:
     if ours.wide:
         text += f", {ours.wide} elsewhere"
     return f"{text}; between two launches of plain decoding {control.identical}"
+
+
+def ratio_text(ratio: Interval | None) -> str:
+    """A ratio and its interval; one pass alone has none, and nothing has no text."""
+    if ratio is None:
+        return ""
+    return str(ratio) if math.isfinite(ratio.high) else f"{ratio.value:.2f}x, one pass"
 
 
 def rate(tokens_per_s: float) -> str:

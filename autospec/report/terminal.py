@@ -24,7 +24,7 @@ __all__ = ["print_profile", "print_result", "print_study"]
 
 
 def print_result(profile: Profile, path: Path, study: Path) -> None:
-    """Show a study's result: the table, the verdict, the profile and how to serve it."""
+    """Show a study's result: the table, the verdict, the profile, and what comes next."""
     console = _console()
     print_points(profile, console)
     console.print(f"verdict   {profile.verdict.decision}: {profile.verdict.reason}", markup=False)
@@ -33,7 +33,9 @@ def print_result(profile: Profile, path: Path, study: Path) -> None:
     console.print(f"study     {study}", markup=False)
     console.print(f"profile   {path}", markup=False)
     console.print(policy_line(path), markup=False)
-    console.print(f"serve     autospec serve {shlex.quote(str(path))}", markup=False)
+    where = shlex.quote(str(study))
+    console.print(f"report    autospec report {where} -o report.html", markup=False)
+    console.print(_serve_line(path), markup=False)
 
 
 def print_points(profile: Profile, console: Console) -> None:
@@ -60,6 +62,7 @@ def print_profile(profile: Profile, path: Path) -> None:
     table = acceptance_table(profile)
     if table is not None:
         console.print(table)
+    console.print(_serve_line(path), markup=False)
 
 
 def print_study(study: Study) -> None:
@@ -75,6 +78,10 @@ def print_study(study: Study) -> None:
     if not profile.is_file():
         hint = f"unfinished; go on with: autospec tune --resume {shlex.quote(str(study.folder))}"
     console.print(hint, markup=False)
+
+
+def _serve_line(profile: Path) -> str:
+    return f"serve     autospec serve {shlex.quote(str(profile))}"
 
 
 def _console() -> Console:
