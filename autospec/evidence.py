@@ -147,6 +147,8 @@ class Point:
         tpot_ms: time per output token after the first.
         e2e_latency_ms: from sending a request to its last byte.
         request_goodput: requests/s that met the SLO, median of the repeats; None without an SLO.
+        launched: what the server was started with, where several depths of a chain were measured in
+            one launch; None for a launch of ``config`` itself.
     """
 
     config: SpecConfig
@@ -160,6 +162,7 @@ class Point:
     tpot_ms: Percentiles | None = None
     e2e_latency_ms: Percentiles | None = None
     request_goodput: float | None = None
+    launched: SpecConfig | None = None
 
     def __post_init__(self) -> None:
         require(self.concurrency >= 1, "concurrency", self.concurrency, "at least 1")

@@ -223,6 +223,8 @@ class Measurement:
         adjusted: one line for each setting that the server changed from what was asked.
         warnings: what makes the numbers less trustworthy, one line each.
         stopped: why passes are missing that were planned, one line, or nothing.
+        launched: what the server was started with, where it ran several depths of a chain in one
+            launch; None where it was started with ``config`` itself.
     """
 
     config: SpecConfig
@@ -233,6 +235,7 @@ class Measurement:
     adjusted: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     stopped: str = ""
+    launched: SpecConfig | None = None
 
     def throughputs(self, concurrency: int, part: str = "tune") -> tuple[float, ...]:
         """Output tokens/s of each closed-loop pass at one concurrency, ordered by repeat."""

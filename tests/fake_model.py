@@ -13,7 +13,7 @@ import json
 import math
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -167,6 +167,8 @@ class Scheduler:
         self.skill: float | None = None
         self._steps = settings["speculative_num_steps"] or 0
         self._depth = min(self._tokens - 1, 8) if self.algorithm == "NGRAM" else self._steps
+        #: Gives the depth of each step where a plugin steers; None elsewhere.
+        self.choose: Callable[[int], int] | None = None
         self.moments = [0.0] * 6
         self.prefilled = 0
         self.waiting: list[Running] = []
@@ -217,6 +219,9 @@ class Scheduler:
                 clock = loop.time()
             free = self.limit - len(self.running)
             admitted, self.waiting = self.waiting[:free], self.waiting[free:]
+            if self.choose is not None and self.running:
+                self._steps = self._depth = self.choose(len(self.running))
+                self._tokens = self._depth + 1
             step_s = self._step_time_s(len(self.running), bool(admitted))
             clock += step_s
             await asyncio.sleep(max(0.0, clock - loop.time()))
@@ -242,7 +247,8 @@ class Scheduler:
         if self.algorithm is None:
             self.moments[5] += 1
             return 1
-        request.histogram = request.histogram or [0] * (self._depth + 1)
+        missing = self._depth + 1 - len(request.histogram)
+        request.histogram += [0] * missing
         chance = self._chance(request.input_ids)
         seed = zlib.crc32(str(request.input_ids).encode())
         correct = 0

@@ -10,7 +10,8 @@ connection without an answer; ``cut:N``, ``stall:N`` and ``garbage:N`` end every
 its first chunk, send nothing more, or go on with broken JSON;
 ``hang:N`` and ``silent:N`` never answer every N-th request, or its stream after the headers;
 ``untrue:N`` says of drafts what cannot be true;
-``no_plugin`` has it run without autospec's plugin, whose status it writes otherwise;
+``no_plugin`` has it run without autospec's plugin, whose status it writes otherwise, and
+``disobedient`` with one that takes no order;
 ``lossy:N`` and ``tied:N`` answer every N-th with other tokens, far less likely or nearly as likely.
 """
 
@@ -82,7 +83,7 @@ class FakeSGLang:
 
 
 def _pretend_plugin(server: FakeServer, port: int) -> None:
-    """Report as the plugin does; nothing is switched."""
+    """Report as the plugin does; a depth is switched where the tuner orders it, nothing else."""
     asked = asked_for(os.environ)
     if asked is None or server.algorithm == "PLAIN" or "no_plugin" in server.faults:
         return
@@ -92,7 +93,12 @@ def _pretend_plugin(server: FakeServer, port: int) -> None:
         plan = make_plan(asked, engine)
     except AutospecError as error:
         plan = inactive(engine, error)
-    Reporter(Steering(plan, depth), asked, engine, path=status_path(port)).report()
+    steering = Steering(plan, depth)
+    reporter = Reporter(steering, asked, engine, path=status_path(port))
+    reporter.report()
+    if plan.ordered is not None and "disobedient" not in server.faults:
+        server.scheduler.choose = steering.choose
+        reporter.start()
 
 
 def _fail_to_start(error: str) -> None:

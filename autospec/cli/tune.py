@@ -90,6 +90,12 @@ _DEFAULT: dict[str, Any] = {field.name: field.default for field in dataclasses.f
     help="Stop a candidate early that is clearly behind.",
 )
 @click.option(
+    "--depth-sweep/--no-depth-sweep",
+    default=_DEFAULT["depth_sweep"],
+    show_default=True,
+    help="Measure depths of a chain (topk 1, one rank) in one launch.",
+)
+@click.option(
     "--finalists",
     default=_DEFAULT["finalists"],
     show_default=True,

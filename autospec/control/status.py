@@ -73,6 +73,7 @@ class PluginStatus:
         decision_us: mean time of a decision with all that goes with it, the recorder's part too, in
             microseconds.
         trace: the file that a trace is recorded into.
+        order: number of the order that holds, in a tuning server; None in any other.
     """
 
     active: bool
@@ -93,6 +94,7 @@ class PluginStatus:
     step_time_ms: dict[int, dict[int, float]] = field(default_factory=dict)
     decision_us: float | None = None
     trace: str | None = None
+    order: str | None = None
     schema: int = schema.SCHEMA
 
 
@@ -107,7 +109,7 @@ def write_status(path: Path, status: PluginStatus) -> None:
     Raises:
         StorageError: it could not be written; an older file is untouched.
     """
-    schema.write_text(path, json.dumps(schema.dump(status)) + "\n")
+    schema.write_text(path, json.dumps(schema.dump(status)) + "\n", private=True)
 
 
 def read_status(path: Path) -> PluginStatus:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from autospec.control.choose import policy_for
@@ -15,6 +16,7 @@ from autospec.control.refine import LiveCosts
 from autospec.control.status import Switching
 from autospec.errors import AutospecError, ConfigError
 from autospec.plugin.asked import Asked
+from autospec.plugin.ordered import Ordered
 from autospec.profile import Profile, load_profile
 
 __all__ = ["EngineFacts", "Plan", "inactive", "make_plan"]
@@ -58,6 +60,7 @@ class Plan:
         kind: the policy's kind.
         costs: step times that the policy works with.
         live: the same where the server corrects them; None elsewhere.
+        ordered: takes the orders of a tuning server's owner; None in any other server.
     """
 
     controller: Controller | None
@@ -68,6 +71,7 @@ class Plan:
     kind: str | None = None
     costs: Costs | None = None
     live: LiveCosts | None = None
+    ordered: Ordered | None = None
 
 
 def make_plan(asked: Asked, engine: EngineFacts) -> Plan:
@@ -81,6 +85,8 @@ def make_plan(asked: Asked, engine: EngineFacts) -> Plan:
         return Plan(None, switching, (engine.depth,), "records a trace at full depth; no policy")
     if switching == "nothing":
         return Plan(None, switching, (engine.depth,), reason)
+    if asked.sweep is not None:
+        return _obeying(asked.sweep, engine, switching)
     chosen = policy_for(asked.profile, asked.policy)
     costs = profile = live = None
     if asked.profile is not None:
@@ -104,6 +110,23 @@ def inactive(engine: EngineFacts, error: BaseException) -> Plan:
     """To do nothing, because of an error."""
     kind = "" if isinstance(error, AutospecError) else f"{type(error).__name__}: "
     return Plan(None, "nothing", (engine.depth,), f"not active: {kind}{error}")
+
+
+def _obeying(path: Path, engine: EngineFacts, switching: Switching) -> Plan:
+    """To draft at whatever depth is ordered."""
+    if switching != "depth":
+        raise ConfigError(f"{engine.algorithm} has no depths to sweep")
+    if engine.ranks > 1:
+        # Each rank would see a new order at another step, and then ranks would part.
+        raise ConfigError(f"the server has {engine.ranks} ranks, a sweep needs a single one")
+    ordered = Ordered(path)
+    if engine.depth != ordered.depths[-1]:
+        raise ConfigError(
+            f"the server drafts at depth {engine.depth}, but orders may go to {ordered.depths[-1]}"
+        )
+    reason = f"runs {engine.algorithm} at the depth that the tuner orders"
+    controller = ordered.controller(engine.depth)
+    return Plan(controller, switching, ordered.depths, reason, kind="ordered", ordered=ordered)
 
 
 def _reach(engine: EngineFacts) -> tuple[Switching, str]:

@@ -1,6 +1,7 @@
 """Tells the outside what the plugin does: the status file, the server's metrics, its log.
 
-All of it happens in a thread of its own, once a second, so that no step waits for a file.
+All of it happens in a thread of its own, once a second, so that no step waits for a file. In a
+tuning server the same thread looks for orders, and answers each at once.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from autospec.plugin.steering import Steering
 __all__ = ["Metrics", "Reporter", "status_of"]
 
 _PERIOD_S: Final = 1.0
+#: Between two looks for an order.
+_LOOK_S: Final = 0.05
 _log = logging.getLogger(__name__)
 
 
@@ -63,6 +66,7 @@ def status_of(
         step_time_ms=times,
         decision_us=steering.decision_us,
         trace=None if recorder is None else str(recorder.path),
+        order=None if plan.ordered is None else plan.ordered.order.number,
     )
 
 
@@ -80,6 +84,7 @@ class Reporter:
         metrics: Metrics | None = None,
     ) -> None:
         self._of: tuple[Any, ...] = (steering, asked, engine, recorder)
+        self._steering = steering
         self._path = path
         self._recorder = recorder
         self._metrics = metrics
@@ -106,5 +111,20 @@ class Reporter:
 
     def _run(self) -> None:
         while True:
-            time.sleep(_PERIOD_S)
+            self._wait()
             self.report()
+
+    def _wait(self) -> None:
+        """Until it is time to report, or an order came."""
+        ordered = self._steering.plan.ordered
+        until = time.monotonic() + _PERIOD_S
+        if ordered is None:
+            time.sleep(_PERIOD_S)
+        while ordered is not None and time.monotonic() < until:
+            time.sleep(_LOOK_S)
+            try:
+                if ordered.look():
+                    return
+            except AutospecError as error:
+                self._steering.fail(error)
+                return

@@ -59,6 +59,10 @@ class Sampler(Protocol):
         ...
 
 
+#: Whether a candidate can be measured without a new launch.
+Running = Callable[[SpecConfig], bool]
+
+
 class InOrder:
     """A sampler that goes through a list once, whatever it is told."""
 
@@ -97,10 +101,12 @@ def _gp(candidates: Sequence[SpecConfig], seed: int) -> Sampler:
     return GPSampler(candidates, seed)
 
 
-def _structured(candidates: Sequence[SpecConfig], seed: int) -> Sampler:
+def _structured(
+    candidates: Sequence[SpecConfig], seed: int, running: Running = lambda _config: False
+) -> Sampler:
     from autospec.tune.structured import StructuredSampler  # noqa: PLC0415  it loads skopt
 
-    return StructuredSampler(candidates, seed)
+    return StructuredSampler(candidates, seed, running=running)
 
 
 #: Name on the command line -> (candidates, seed) -> sampler.
@@ -112,14 +118,25 @@ SAMPLERS: Final[dict[str, Callable[[Sequence[SpecConfig], int], Sampler]]] = {
 }
 
 
-def make_sampler(name: str, candidates: Sequence[SpecConfig], seed: int) -> Sampler:
+def make_sampler(
+    name: str, candidates: Sequence[SpecConfig], seed: int, *, running: Running | None = None
+) -> Sampler:
     """Build a sampler by name.
+
+    Args:
+        name: of ``SAMPLERS``.
+        candidates: what it may ask for.
+        seed: of its choices.
+        running: says whether a candidate can be measured without a new launch; only ``structured``
+            weighs what a trial costs.
 
     Raises:
         ConfigError: no sampler has that name.
     """
     if name not in SAMPLERS:
         raise ConfigError(f"unknown sampler {name!r}, must be one of {', '.join(SAMPLERS)}")
+    if name == "structured" and running is not None:
+        return _structured(candidates, seed, running)
     return SAMPLERS[name](candidates, seed)
 
 

@@ -70,6 +70,7 @@ def run_search(
     listener: Listener | None = None,
     objective: Objective = score,
     reserve_s: Callable[[], float] = lambda: 0.0,
+    spared_s: Callable[[], float] = lambda: 0.0,
     on_baseline: Callable[[Measurement], object] = lambda _baseline: None,
 ) -> SearchOutcome:
     """Measure plain decoding and candidates until the sampler or a limit ends it.
@@ -87,6 +88,8 @@ def run_search(
         objective: value of a measurement against plain's.
         reserve_s: gives the time of the budget to keep for the confirmation, in seconds; asked
             before each candidate, since the first trial tells what time things take here.
+        spared_s: gives what the trials of this session saved by sharing launches, in seconds: the
+            next one may need a launch of its own.
         on_baseline: called with plain decoding's measurement before the first candidate.
 
     Raises:
@@ -107,7 +110,7 @@ def run_search(
         if trial.kind == "tune" and not trial.config.is_plain
     )
     while True:
-        stop_reason = search.limit_reached(budget, reserve_s)
+        stop_reason = search.limit_reached(budget, reserve_s, spared_s())
         if stop_reason:
             break
         proposal = again.popleft() if again else sampler.ask()
@@ -164,7 +167,7 @@ class _Search:
         else:
             sampler.tell(trial.config, trial.value, seen_of(self._study.measurement(trial.id)))
 
-    def limit_reached(self, budget: Budget, reserve: Callable[[], float]) -> str:
+    def limit_reached(self, budget: Budget, reserve: Callable[[], float], spared_s: float) -> str:
         """Why no further candidate may be started, or nothing."""
         trials = [trial for trial in self._study.trials("tune") if trial.has_ended]
         num_candidates = sum(not trial.config.is_plain for trial in trials)
@@ -172,7 +175,8 @@ class _Search:
             return f"the {budget.max_trials} trials asked for are done"
         if budget.seconds is None:
             return ""
-        expected_s = sum(trial.seconds or 0.0 for trial in trials) / max(1, len(trials))
+        took_s = sum(trial.seconds or 0.0 for trial in trials) + spared_s
+        expected_s = took_s / max(1, len(trials))
         used_s, reserve_s = self._clock.used_s(), reserve()
         if used_s + expected_s + reserve_s <= budget.seconds:
             return ""

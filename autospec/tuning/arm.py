@@ -7,7 +7,7 @@ import dataclasses
 import math
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,11 +15,18 @@ from autospec.config import SpecConfig
 from autospec.engine.args import RESOLVED_KEYS, adjusted, server_args
 from autospec.engine.client import EngineClient
 from autospec.engine.server import ServerProcess
-from autospec.errors import MeasureError, StorageError
+from autospec.errors import (
+    EngineError,
+    EngineMissingError,
+    MeasureError,
+    PortTakenError,
+    StorageError,
+)
 from autospec.measure.checks import pass_warnings
 from autospec.measure.harness import Harness, PassPlan, Progress, Until
 from autospec.measurement import Measurement, Run
 from autospec.tuning.answers import Ask
+from autospec.tuning.chain import Chains, ChainServer
 from autospec.tuning.prepare import Prepared
 
 __all__ = ["Arms", "PassListener", "check_dying"]
@@ -47,7 +54,11 @@ class PassListener(Protocol):
 
 
 class Arms:
-    """Measures configurations, one server at a time.
+    """Measures configurations, one server at a time; ``close`` it.
+
+    In the search, a chain whose depths the plugin can switch is launched once, at its greatest
+    depth, and its server stays until something else is launched. If anything is wrong with it, its
+    figures are dropped and each depth is launched by itself.
 
     Args:
         prepared: the request.
@@ -55,6 +66,9 @@ class Arms:
         listener: told of launches and passes.
         deadline_s: when the budget ends, on ``time.monotonic``; a launch that hangs is given up
             then, though never before it had twice the time that a launch is expected to take.
+
+    Attributes:
+        spared_s: launches that trials on a running server did without, in s.
     """
 
     def __init__(
@@ -66,9 +80,15 @@ class Arms:
         deadline_s: float = math.inf,
     ) -> None:
         self._prepared = prepared
+        self._folder = folder
         self._logs = folder / "logs"
         self._listener = listener
         self._deadline_s = deadline_s
+        request = prepared.request
+        sweeps = request.depth_sweep and request.tp_size == 1
+        self._chains = Chains(prepared.candidates if sweeps else ())
+        self._chain: ChainServer | None = None
+        self.spared_s = 0.0
 
     def measure(
         self,
@@ -105,10 +125,24 @@ class Arms:
             return runs
 
         plan = dataclasses.replace(self._plan(first_repeat, repeats), until=until)
-        measured = self._launch(config, plan, work)
+        measured = None
+        if part == "tune" and ask is None:
+            measured = self._at_depth(config, plan, work)
+        if measured is None:
+            measured = self._launch(config, plan, work)
         if until is None or len(measured.runs) == len(plan.passes()):
             return measured
         return dataclasses.replace(measured, stopped=until(measured.runs))
+
+    def running(self, config: SpecConfig) -> bool:
+        """Whether the next trial of the search can be of this configuration without a launch."""
+        return self._chain is not None and self._chain.runs(config)
+
+    def close(self) -> None:
+        """Stop the server that stayed, if one did."""
+        chain, self._chain = self._chain, None
+        if chain is not None:
+            chain.stop()
 
     def answer(self, config: SpecConfig, ask: Ask, asked: str = "confirm") -> Measurement:
         """Launch, ask, stop: a measurement without a pass; it raises what ``measure`` does."""
@@ -136,18 +170,70 @@ class Arms:
         )
 
     def _launch(self, config: SpecConfig, plan: PassPlan, work: _Work) -> Measurement:
-        arguments = server_args(self._prepared.deployment, config)
+        self.close()
         begin_s = time.monotonic()
         self._listener.phase("launching")
-        with ServerProcess(
-            arguments,
-            environment=self._prepared.server_environment,
-            log_path=self._new_log(config),
-            timeout_s=self._launch_timeout_s(),
-        ) as server:
+        with self._server(config) as server:
             self._listener.phase(f"ready after {server.launch_s or 0:.0f} s, measuring")
             runs, resolved = self._passes(server, plan, work)
-        changed = adjusted(arguments, resolved)
+        return self._measured(config, runs, resolved, server.launch_s or 0.0, begin_s)
+
+    def _at_depth(self, config: SpecConfig, plan: PassPlan, work: _Work) -> Measurement | None:
+        """Measure on the chain's server; None where there can be none, or it was of no use."""
+        depths = self._chains.depths(config)
+        if not depths:
+            return None
+        begin_s, depth = time.monotonic(), config.num_steps or 0
+        try:
+            chain, launch_s = self._chain_for(config, depths)
+            chain.order(depth)
+            self._listener.phase(f"depth {depth} of {chain.config.label}, measuring")
+            runs, resolved = self._passes(chain.server, plan, work)
+            chain.require_ran(depth)
+        except (EngineMissingError, PortTakenError):
+            self.close()
+            raise
+        except EngineError as error:
+            self.close()
+            self._chains.give_up(config)
+            self._listener.note(f"    depths are launched one by one: {error}")
+            return None
+        except BaseException:
+            self.close()
+            raise
+        if not launch_s:
+            self.spared_s += chain.server.launch_s or 0.0
+        return self._measured(config, runs, resolved, launch_s, begin_s, launched=chain.config)
+
+    def _chain_for(self, config: SpecConfig, depths: tuple[int, ...]) -> tuple[ChainServer, float]:
+        """The server of this chain, and the time that starting it took if it was not running."""
+        if self._chain is not None and self._chain.runs(config):
+            return self._chain, 0.0
+        self.close()
+        self._listener.phase("launching")
+        self._chain = chain = ChainServer(config, depths, self._folder)
+        chain.start(self._server(chain.config, chain.environment))
+        return chain, chain.server.launch_s or 0.0
+
+    def _server(self, config: SpecConfig, more: Mapping[str, str] | None = None) -> ServerProcess:
+        return ServerProcess(
+            server_args(self._prepared.deployment, config),
+            environment={**self._prepared.server_environment, **(more or {})},
+            log_path=self._new_log(config),
+            timeout_s=self._launch_timeout_s(),
+        )
+
+    def _measured(
+        self,
+        config: SpecConfig,
+        runs: tuple[Run, ...],
+        resolved: Mapping[str, Any],
+        launch_s: float,
+        begin_s: float,
+        *,
+        launched: SpecConfig | None = None,
+    ) -> Measurement:
+        changed = adjusted(server_args(self._prepared.deployment, launched or config), resolved)
         for line in changed:
             self._listener.note(f"    the server changed {line}")
         over_passes = pass_warnings(runs)
@@ -156,7 +242,8 @@ class Arms:
         return Measurement(
             config=config,
             runs=runs,
-            launch_s=server.launch_s or 0.0,
+            launch_s=launch_s,
+            launched=launched,
             duration_s=time.monotonic() - begin_s,
             resolved={key: resolved[key] for key in RESOLVED_KEYS if key in resolved},
             adjusted=changed,

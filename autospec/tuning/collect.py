@@ -90,5 +90,6 @@ class Corpus:
             answers = await asyncio.gather(*map(one, requests))
         except EngineError as error:
             raise MeasureError(f"an answer for the corpus was lost: {error}") from error
-        schema.write_text(self._path, "".join(json.dumps(text) + "\n" for text in answers if text))
+        lines = "".join(json.dumps(text) + "\n" for text in answers if text)
+        schema.write_text(self._path, lines, private=True)
         schema.write_text(self._kept, check_corpus(self._path) + "\n")

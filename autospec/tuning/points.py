@@ -79,6 +79,7 @@ def points(
                 tpot_ms=latency.get("tpot_ms"),
                 e2e_latency_ms=latency.get("e2e_latency_ms"),
                 request_goodput=None if slo is None else _goodput(runs, slo),
+                launched=measurement.launched,
             )
         )
     return tuple(rows)

@@ -35,6 +35,7 @@ class TuneRequest:
         repeats: passes at each load; at least 3.
         requests_per_pass: prompts a pass sends; None for the whole part.
         racing: whether a candidate that is clearly behind is stopped early.
+        depth_sweep: whether depths of a chain share a launch where the server can switch them.
         finalists: candidates that the confirmation takes on at most: the best, and those that the
             search could not tell from it.
         confirm_rounds: rounds of the confirmation at most; each is a launch for each finalist and
@@ -78,6 +79,7 @@ class TuneRequest:
     repeats: int = 3
     requests_per_pass: int | None = None
     racing: bool = True
+    depth_sweep: bool = True
     finalists: int = 2
     confirm_rounds: int = 3
     lossless_prompts: int = 32

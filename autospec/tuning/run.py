@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Mapping
@@ -125,17 +126,19 @@ def _run(
         if noise is not None:
             listener.note(f"noise     {noise}")
 
-    outcome = run_search(
-        study,
-        make_sampler(request.sampler, prepared.candidates, request.seed),
-        race.measure if request.racing else arms.measure,
-        Budget(request.budget_s, request.max_trials),
-        clock=time.monotonic,
-        listener=listener,
-        objective=goal,
-        reserve_s=lambda: cost_here(prepared, study).confirm_s,
-        on_baseline=after_baseline,
-    )
+    with contextlib.closing(arms):
+        outcome = run_search(
+            study,
+            make_sampler(request.sampler, prepared.candidates, request.seed, running=arms.running),
+            race.measure if request.racing else arms.measure,
+            Budget(request.budget_s, request.max_trials),
+            clock=time.monotonic,
+            listener=listener,
+            objective=goal,
+            reserve_s=lambda: cost_here(prepared, study).confirm_s,
+            spared_s=lambda: arms.spared_s,
+            on_baseline=after_baseline,
+        )
     listener.note(f"search ended: {outcome.stop_reason}")
     noise = known_noise(study, outcome.baseline, goal.figure)
     confirmation = confirm_best(study, prepared, arms, outcome, noise=noise, listener=listener)

@@ -56,7 +56,9 @@ def test_corpus_is_built_from_prompts_that_no_pass_sends(
 ) -> None:
     """By the second launch of plain decoding, and searched with its budget beside no corpus."""
     _, folder, _ = finished
-    texts = [json.loads(line) for line in (folder / "out.corpus.jsonl").read_text().splitlines()]
+    corpus = folder / "out.corpus.jsonl"
+    texts = [json.loads(line) for line in corpus.read_text().splitlines()]
+    assert corpus.stat().st_mode & 0o077 == 0
     profile = load_profile(folder / "out.yaml")
     assert texts
     assert all(isinstance(text, str) for text in texts)
