@@ -59,12 +59,15 @@ def _group(process: psutil.Process) -> str | None:
     if _is_guard(process) or process.status() == psutil.STATUS_ZOMBIE:
         return None
     mark = process.environ().get(MARK)
+    if mark is None and not any(name in command for name in _SGLANG):
+        return None
+    family = [parent for parent in process.parents() if _is_sglang(parent)]
+    # A process that names itself may write over its environment, and the mark with it.
+    marks = [mark, *(parent.environ().get(MARK) for parent in family)]
+    mark = next((found for found in marks if found is not None), None)
     if mark is not None:
         return f"{MARK}={mark}"
-    if not any(name in command for name in _SGLANG):
-        return None
-    family = [parent.pid for parent in process.parents() if _is_sglang(parent)]
-    return f"pid={family[-1] if family else process.pid}"
+    return f"pid={family[-1].pid if family else process.pid}"
 
 
 def _is_guard(process: psutil.Process) -> bool:

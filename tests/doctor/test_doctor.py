@@ -28,6 +28,7 @@ from autospec.doctor.models import read_models
 from autospec.doctor.run import Question, examine
 from autospec.engine import guard
 from autospec.engine.capabilities import SUPPORTED_SGLANG, Platform, detect
+from autospec.engine.leftovers import find_servers
 from autospec.engine.server import MARK
 from autospec.errors import ConfigError, SchemaError
 from tests.cli.conftest import write_model
@@ -166,6 +167,31 @@ def test_guarded_server_is_no_leftover(tmp_path: Path, *, elsewhere: bool) -> No
         watcher.stdin.close()
         watcher.wait(20)
     assert not psutil.pid_exists(pid)
+
+
+def test_process_that_lost_the_mark_belongs_to_its_server(tmp_path: Path) -> None:
+    """One that names itself writes over its environment; it is no server of somebody else's."""
+    sleep = "import time; time.sleep(60)"
+    child = f"[sys.executable, '-c', {sleep!r}, 'sglang::scheduler'], env={{}}"
+    program = f"import subprocess, sys; subprocess.Popen({child}); {sleep}"
+    command = [sys.executable, "-c", program, "sglang.launch_server"]
+    with (tmp_path / "log").open("wb") as log:
+        watcher, pid = guard.spawn(command, {MARK: "c-test"}, 1.0, log)
+    assert pid is not None
+    try:
+        deadline = time.monotonic() + 10
+        while not psutil.Process(pid).children() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        children = [process.pid for process in psutil.Process(pid).children()]
+        found = [server for server in find_servers() if {pid, *children} & {*server.pids}]
+        assert [(server.pids, server.ours) for server in found] == [
+            (tuple(sorted((pid, *children))), True)
+        ]
+        assert len(children) == 1
+    finally:
+        assert watcher.stdin is not None
+        watcher.stdin.close()
+        watcher.wait(20)
 
 
 def _fixes_of(pid: int, subject: str) -> list[str]:

@@ -40,8 +40,10 @@ def test_depths_in_one_launch_accept_what_launches_of_their_own_do(tmp_path: Pat
         space="steps=1,2,3 topk=1 tokens=8",
         concurrencies=(4,),
         requests_per_pass=8,
-        max_new_tokens=48,
+        max_new_tokens=32,
         device="cpu",
+        # In bfloat16 near-ties would part the answers of two launches.
+        dtype="float32",
         mem_fraction_static=0.2,
     )
     prepared = prepare(request, Silent().note)
