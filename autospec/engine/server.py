@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import os
 import secrets
+import signal
 import subprocess
 import sys
 import time
@@ -45,6 +46,8 @@ _PORTS_TRIED: Final = 3
 _FATAL_SETTLE_S: Final = 0.5
 #: What stopping may take beyond the grace time before the guard itself is given up.
 _GUARD_S: Final = 40.0
+#: What a killed guard takes to be gone, at most.
+_REAP_S: Final = 5.0
 
 
 class ServerProcess:
@@ -166,13 +169,15 @@ class ServerProcess:
             code = guard_process.wait(self.grace_s + _GUARD_S)
         except subprocess.TimeoutExpired:
             guard_process.kill()
-            code = guard_process.wait()
+            code = -signal.SIGKILL
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                guard_process.wait(_REAP_S)
         if code < 0:
             guard.kill_orphans(self._pid, MARK, self._mark)
 
     def alive(self) -> bool:
         """Whether the server's process runs."""
-        return self._guard is not None and self._guard.poll() is None
+        return self._guard is not None and _runs(self._guard)
 
     def check(self) -> None:
         """Raise if the server went away by itself, or is about to.
@@ -285,6 +290,20 @@ class ServerProcess:
         for secret in (str(self._args.get(name) or "") for name in _SECRET_ARGS):
             text = text.replace(secret, "***") if secret else text
         return text
+
+
+def _runs(child: subprocess.Popen[bytes]) -> bool:
+    """Whether a child runs. Asked often, so not by its ``poll``.
+
+    That takes a lock which it never gives back where Ctrl-C comes between two of its lines, and
+    whoever waits for the child then waits for ever.
+    """
+    if child.returncode is not None:
+        return False
+    try:
+        return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+    except ChildProcessError:
+        return False
 
 
 def _pauses() -> Iterator[float]:

@@ -169,6 +169,25 @@ def test_a_free_port_lost_to_another_process_is_given_up_for_the_next(
         assert answer(process.url)[0].error is None
 
 
+def test_an_interrupted_look_at_the_guard_leaves_a_server_that_can_be_stopped(
+    server: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C inside ``Popen.poll`` keeps its lock for ever; nothing here may wait for that."""
+    monkeypatch.setattr(server_module, "_GUARD_S", 1.0)
+    monkeypatch.setattr(server_module, "_REAP_S", 0.1)
+    process = server(grace_s=0.5)
+    process.start()
+    guard, pid = process._guard, process.pid
+    assert guard is not None
+    guard._waitpid_lock.acquire()  # type: ignore[attr-defined]  # as the interrupt leaves it
+    assert process.alive()
+    process.stop()
+    assert not process.alive()
+    assert not psutil.pid_exists(pid)
+    guard._waitpid_lock.release()  # type: ignore[attr-defined]  # lets the child be reaped
+    guard.wait(10)
+
+
 def test_a_port_taken_during_the_launch_is_told_at_once(
     server: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
