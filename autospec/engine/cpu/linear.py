@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping
+from functools import cache
 
 import torch
 from torch.nn.functional import linear
@@ -17,10 +18,12 @@ __all__ = ["convert_weight_packed", "weight_packed_linear"]
 _FLOATS = (torch.bfloat16, torch.float16, torch.float32)
 _reorder = torch.ops.mkldnn._reorder_linear_weight.default  # noqa: SLF001 - its only name
 _packed_linear = torch.ops.mkldnn._linear_pointwise.default  # noqa: SLF001 - its only name
-# A head that is the embedding too stays as it is for the look-up; this is its packed copy.
+# Of weights that must stay as they are: a head that is the embedding too, for the look-up, and
+# those of a half type on a CPU that only packs float32.
 _packed_copies: MutableMapping[torch.Tensor, torch.Tensor] = WeakIdKeyDictionary()
 
 
+@cache
 def _can_pack(dtype: torch.dtype) -> bool:
     if not torch._C._has_mkldnn:  # noqa: SLF001 - typed, unlike torch.backends.mkldnn
         return False
@@ -39,7 +42,7 @@ def convert_weight_packed(weight: torch.Tensor) -> torch.Tensor:
 
     Returns:
         An opaque tensor of the same shape and dtype for `weight_packed_linear`; the weight itself
-        where oneDNN has no kernel for its dtype on this CPU.
+        where oneDNN has no kernel for its dtype on this CPU, since one row goes fastest through it.
 
     Raises:
         EngineError: the weight is not a dense matrix (experts, quantized weights).
@@ -82,16 +85,26 @@ def weight_packed_linear(
         return x.new_empty((0, weight.shape[0]))
     use_threads_for(x.shape[0] * weight.numel())
     if not weight.is_mkldnn:
-        weight = _packed_copy(weight)
-        if not weight.is_mkldnn:
+        if not _can_pack(weight.dtype) and (x.shape[0] == 1 or not _can_pack(torch.float32)):
             return linear(x, weight, bias)
-    result: torch.Tensor = _packed_linear(x, weight, bias, "none", [], "")
-    return result
+        weight = _packed_copy(weight)
+    if weight.dtype == x.dtype:
+        result: torch.Tensor = _packed_linear(x, weight, bias, "none", [], "")
+        return result
+    bias = None if bias is None else bias.to(weight.dtype)
+    wide: torch.Tensor = _packed_linear(x.to(weight.dtype), weight, bias, "none", [], "")
+    return wide.to(x.dtype)
 
 
 def _packed_copy(weight: torch.Tensor) -> torch.Tensor:
+    """A packed copy, in float32 where this CPU packs nothing narrower.
+
+    Twice the memory, but without units for half types the product of a weight of theirs is done
+    again for each row: of 8 rows it takes three to four times as long.
+    """
     packed = _packed_copies.get(weight)
     if packed is None:
-        packed = convert_weight_packed(weight)
+        dtype = weight.dtype if _can_pack(weight.dtype) else torch.float32
+        packed = convert_weight_packed(weight.to(dtype))
         _packed_copies[weight] = packed
     return packed

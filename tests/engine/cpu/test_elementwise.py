@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from autospec.engine.cpu import linear
 from autospec.engine.cpu.elementwise import (
     fused_add_rmsnorm_cpu,
     rmsnorm_cpu,
@@ -113,6 +114,21 @@ def test_packed_linear(tied: bool, tokens: int, biased: bool, dtype: torch.dtype
     want = x.double() @ weight.double().T
     assert got.dtype == dtype
     close(got, want if bias is None else want + bias.double())
+
+
+@pytest.mark.parametrize("packed_types", [(), (torch.float32,)])
+@pytest.mark.parametrize("tokens", [0, 1, 7])
+@pytest.mark.parametrize("biased", [False, True])
+def test_packed_linear_of_a_plainer_cpu(
+    monkeypatch: pytest.MonkeyPatch,
+    biased: bool,
+    tokens: int,
+    packed_types: tuple[torch.dtype, ...],
+) -> None:
+    """Without kernels for half types, or for any, the product is the same."""
+    monkeypatch.setattr(linear, "_can_pack", lambda dtype: dtype in packed_types)
+    test_packed_linear(False, tokens, biased, torch.bfloat16)
+    test_packed_linear(True, tokens, biased, torch.float32)
 
 
 def test_a_packed_weight_keeps_shape_and_dtype() -> None:
