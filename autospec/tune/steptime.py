@@ -42,6 +42,9 @@ OWN: Final = {
     "branch": (0.002, 0.01),
     "check": (0.0, 0.02),
 }
+#: Least floor of a step, in the same unit: without plain decoding among the trials, a fit may leave
+#: nothing for it.
+_LEAST_FLOOR: Final = 0.05
 #: How much of a method's uncertainty is its own, the rest being common to all methods here.
 _OWN_SHARE: Final = 0.97
 #: Tokens a step at which arithmetic may take over.
@@ -149,7 +152,10 @@ def fit_step_times(seen: Sequence[Timed], methods: Sequence[str]) -> StepTimes:
         padded = np.hstack([design, np.zeros((len(seen), len(OWN)))])
         weights = 1.0 / (np.hypot(error, errors) * times)
         rows = np.vstack([padded * weights[:, None], prior])
-        found, loss = _nnls(rows, np.concatenate([times * weights, target]))
+        # The floor's first part is given, what it has beyond is found.
+        aims = np.concatenate([times * weights, target]) - _LEAST_FLOOR * rows[:, 0]
+        found, loss = _nnls(rows, aims)
+        found[0] += _LEAST_FLOOR
         return loss**2, found, rows, (padded @ found) / times - 1.0
 
     knees: list[float | None] = [None]

@@ -8,8 +8,7 @@ over what its trial costs, is tried next.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Final, overload
 
 import numpy as np
@@ -17,64 +16,31 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from autospec.config import PLAIN, SpecConfig
-from autospec.tune.costmodel import CostModel, Expected, fit_cost_model
 from autospec.tune.feasibility import chance_to_run
-from autospec.tune.gp import Residual, improvement, unit_columns
-from autospec.tune.samplers import Proposal, encode
-from autospec.tune.seen import LoadSeen, Seen
-from autospec.tune.shapes import Shape, shape_of
+from autospec.tune.gp import improvement
+from autospec.tune.outlook import Forecast, Outlook, Told, seen_alone
+from autospec.tune.samplers import LEAST_GAIN, Proposal
+from autospec.tune.seen import Seen
 
 __all__ = ["StructuredSampler"]
 
 Floats = NDArray[np.float64]
 
-#: A value told without anything beside it: the throughput of one request against plain's.
-_ALONE: Final = 1
-#: How far the cost model may be off for a method of which nothing was tried, as a log ratio: what
-#: it learned is of other methods' costs.
-_UNTRIED: Final = 0.3
 #: Power of the distance to its method's other shapes by which a first shape's worth is
 #: divided: twice as far from them is worth a sixth less.
 _REACH: Final = 0.25
 #: A chance to run below this is worth a word.
 _DOUBTFUL: Final = 0.9
-
-
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """One result.
-
-    Attributes:
-        value: the objective; None where it could not run.
-        seen: what it showed beside it.
-    """
-
-    value: float | None
-    seen: Seen
-
-
-@dataclass(frozen=True, slots=True)
-class _Belief:
-    """What is believed of every candidate.
-
-    Attributes:
-        model: the cost model.
-        expected: by the cost model alone.
-        mean: expected value, with what the cost model missed nearby.
-        spread: its standard deviation.
-    """
-
-    model: CostModel
-    expected: Expected
-    mean: Floats
-    spread: Floats
+#: Chance that plain decoding is the best so far, from which on it has to be measured.
+_SLIGHT: Final = 0.1
 
 
 class StructuredSampler:
     """Cost model, Gaussian process on its residual, expected improvement; see ``Sampler``.
 
     What it asks for depends only on the candidates, the seed, and the set of results told. Where
-    plain decoding is among the candidates it is asked for first; otherwise its value is 0.
+    plain decoding is among the candidates it is asked for as soon as it may be the best of those
+    tried; otherwise its value is 0.
 
     Args:
         candidates: what may be asked for.
@@ -91,15 +57,12 @@ class StructuredSampler:
     ) -> None:
         self._candidates = sorted(set(candidates))
         self._index = {config: i for i, config in enumerate(self._candidates)}
-        self._shapes = [shape_of(config) for config in self._candidates]
-        self._rows = unit_columns(encode(self._candidates))
+        self._outlook = Outlook(self._candidates, seed)
         self._ties = np.random.default_rng(seed).random(len(self._candidates))
-        self._seed = seed
         self._running = running
         self._open = set(range(len(self._candidates)))
-        self._told: dict[int, _Told] = {}
-        self._plain: _Told | None = None
-        self._offset = 0.0
+        self._told: dict[int, Told] = {}
+        self._plain: Told | None = None
 
     def tell(self, config: SpecConfig, value: float | None, seen: Seen | None = None) -> None:
         """Report a result; see ``Sampler``."""
@@ -107,9 +70,8 @@ class StructuredSampler:
         finite = value is not None and math.isfinite(value)
         known = float(value) if finite and value is not None else None
         if seen is None:
-            alone = (LoadSeen(_ALONE, math.exp(known)),) if known is not None else ()
-            seen = Seen(alone)
-        told = _Told(known, seen)
+            seen = seen_alone(known) if known is not None else Seen(())
+        told = Told(known, seen)
         if config.is_plain and known is not None:
             self._plain = told
         if index is not None:
@@ -141,37 +103,62 @@ class StructuredSampler:
         if not ran:
             return None
         with threadpool_limits(1):
-            mean = self._believe().mean
+            mean = self._forecast().mean
         return self._candidates[max(ran, key=lambda i: float(mean[i]))]
 
     def _ask_one(self) -> Proposal | None:
         if not self._open:
             return None
         plain = self._index.get(PLAIN)
-        if plain in self._open and plain is not None:
-            self._open.discard(plain)
-            return Proposal(PLAIN, "what every other has to beat")
         # The matrices are small: more threads only wait for each other.
         with threadpool_limits(1):
-            index, proposal = self._choose()
+            if plain is not None and plain in self._open:
+                index, proposal = self._choose_with_plain(plain)
+            else:
+                index, proposal = self._choose()
         self._open.discard(index)
         return proposal
 
-    def _choose(self) -> tuple[int, Proposal]:
-        belief = self._believe()
-        still_open = np.array(sorted(self._open))
-        best = self._best_value()
-        gains = improvement(belief.mean[still_open], belief.spread[still_open], best)
-        tried = [(self._shapes[i], told.value is not None) for i, told in self._told.items()]
-        runs = chance_to_run([self._shapes[i] for i in still_open], tried)
-        worth = gains * runs / self._costs(still_open, belief)
+    def _choose_with_plain(self, plain: int) -> tuple[int, Proposal]:
+        """Plain decoding unless it is safe to know more of the others first.
+
+        A choice slower than plain decoding is the one mistake that must not be made, and what it
+        makes is known well from the others only where they leave it far behind.
+        """
+        chance = self._chance_of_plain()
+        if chance <= _SLIGHT and len(self._open) > 1:
+            index, proposal = self._choose(without=plain)
+            if not self._told or (proposal.gain or 0.0) >= LEAST_GAIN:
+                return index, proposal
+        reason = f"what every other has to beat; best of all with a chance of {chance:.0%}"
+        return plain, Proposal(PLAIN, reason)
+
+    def _chance_of_plain(self) -> float:
+        """How likely plain decoding, not told, beats all that was."""
+        ran = self._results()
+        if not ran:
+            # One shape may come first, so that plain decoding is asked for only where it matters.
+            untouched = len(self._open) == len(self._candidates)
+            return 0.0 if untouched else 1.0
+        best = max(ran, key=lambda i: ran[i].value or 0.0)
+        return self._outlook.forecast(ran, self._plain).chance_of_plain(best)
+
+    def _choose(self, without: int | None = None) -> tuple[int, Proposal]:
+        forecast, shapes = self._forecast(), self._outlook.shapes
+        still_open = np.array([i for i in sorted(self._open) if i != without])
+        ran = self._results()
+        best = max([forecast.plain, *(told.value or 0.0 for told in ran.values())])
+        gains = improvement(forecast.mean[still_open], forecast.spread[still_open], best)
+        tried = [(shapes[i], told.value is not None) for i, told in self._told.items()]
+        runs = chance_to_run([shapes[i] for i in still_open], tried)
+        worth = gains * runs / self._costs(still_open, forecast)
         # Ties between equals go by the seed; nothing else does.
         place = int(np.lexsort((self._ties[still_open], -np.round(worth, 12)))[0])
         place = self._central(still_open, worth, place)
         index = int(still_open[place])
         return index, Proposal(
             self._candidates[index],
-            self._reason(index, belief, float(gains[place]), float(runs[place]), best),
+            self._reason(index, forecast, float(gains[place]), float(runs[place]), best),
             gain=float(gains[place] * runs[place]),
         )
 
@@ -181,80 +168,26 @@ class StructuredSampler:
         What it shows reaches the others best: worth is divided by a power of the distance to them.
         """
         chosen = int(indices[place])
-        if not self._untried(self._results())[chosen]:
+        outlook = self._outlook
+        if not outlook.untried(self._results())[chosen]:
             return place
-        name = self._shapes[chosen].method
-        mine = [i for i, index in enumerate(indices) if self._shapes[index].method == name]
-        rows = self._rows[indices[mine]]
+        name = outlook.shapes[chosen].method
+        mine = [i for i, index in enumerate(indices) if outlook.shapes[index].method == name]
+        rows = outlook.rows[indices[mine]]
         apart = ((rows - rows.mean(axis=0)) ** 2).sum(axis=1)
         far = np.sqrt(apart + apart.mean())
         weighed = worth[mine] / np.maximum(far, 1e-9) ** _REACH
         return mine[int(np.argmax(weighed))]
 
-    def _believe(self) -> _Belief:
-        """Fit what was told; what is being tried is then taken to come out as it is expected."""
-        belief = self._fit(self._results())
+    def _forecast(self) -> Forecast:
+        """What is expected, what is being tried counted in."""
         pending = set(range(len(self._candidates))) - self._open - self._told.keys()
-        if not pending:
-            return belief
-        told = self._results()
-        for i in sorted(pending):
-            told[i] = self._as_expected(i, belief)
-        return self._fit(told)
+        return self._outlook.with_pending(self._results(), self._plain, pending)
 
-    def _results(self) -> dict[int, _Told]:
+    def _results(self) -> dict[int, Told]:
         return {i: told for i, told in sorted(self._told.items()) if told.value is not None}
 
-    def _as_expected(self, i: int, belief: _Belief) -> _Told:
-        ratio = math.exp(float(belief.mean[i]) - self._offset)
-        plain = self._baseline().loads
-        loads = tuple(LoadSeen(item.load, item.throughput * ratio) for item in plain)
-        length = float(belief.expected.accept_length[i])
-        return _Told(float(belief.mean[i]), Seen(loads, length if length > 1 else None))
-
-    def _fit(self, told: dict[int, _Told]) -> _Belief:
-        trials = [(self._shapes[i], item.seen) for i, item in told.items()]
-        if PLAIN not in self._index:
-            trials.append((shape_of(PLAIN), self._baseline()))
-        model = _model(trials, self._shapes)
-        expected = model.expect(self._shapes)
-        self._offset = self._find_offset(told, expected)
-        mean, spread = expected.log_ratio + self._offset, np.full(len(self._shapes), _UNTRIED)
-        if told:
-            rows = list(told)
-            values = np.array([told[i].value for i in rows])
-            error = float(np.median([told[i].seen.error for i in rows]))
-            residual = Residual(self._rows[rows], values - mean[rows], error, self._seed)
-            missed, spread = residual.predict(self._rows)
-            mean = mean + missed
-            spread = np.where(self._untried(told), np.maximum(spread, _UNTRIED), spread)
-        return _Belief(model, expected, mean, np.hypot(spread, expected.spread))
-
-    def _untried(self, told: Collection[int]) -> NDArray[np.bool_]:
-        """Which candidates are of a method of which nothing was told."""
-        methods = {self._shapes[i].method for i in told}
-        return np.array([shape.method not in methods for shape in self._shapes], dtype=bool)
-
-    def _baseline(self) -> Seen:
-        """What plain decoding showed; a throughput of 1 where it was not told."""
-        if self._plain is not None and self._plain.seen.loads:
-            return self._plain.seen
-        return Seen((LoadSeen(_ALONE, 1.0),))
-
-    def _find_offset(self, told: dict[int, _Told], expected: Expected) -> float:
-        """Value of plain decoding: its own, or 0, or what the others say."""
-        if self._plain is not None and self._plain.value is not None:
-            return self._plain.value
-        if PLAIN not in self._index or not told:
-            return 0.0
-        above = [(item.value or 0.0) - float(expected.log_ratio[i]) for i, item in told.items()]
-        return float(np.median(above))
-
-    def _best_value(self) -> float:
-        values = [told.value for told in self._told.values() if told.value is not None]
-        return max([self._offset, *values])
-
-    def _costs(self, indices: NDArray[np.int64], belief: _Belief) -> Floats:
+    def _costs(self, indices: NDArray[np.int64], forecast: Forecast) -> Floats:
         """What the trial of each candidate costs, in shares of a launch and its passes."""
         known = [told.seen for told in self._told.values()]
         known += [self._plain.seen] if self._plain is not None else []
@@ -265,27 +198,21 @@ class StructuredSampler:
             shared: Floats = (1.0 + fresh) / 2
             return shared
         # The passes of a faster candidate are over sooner.
-        measuring = passes * np.exp(self._offset - belief.mean[indices])
+        measuring = passes * np.exp(forecast.plain - forecast.mean[indices])
         launching = float(np.mean(launch))
         costs: Floats = (fresh * launching + measuring) / (launching + passes)
         return costs
 
-    def _reason(self, i: int, belief: _Belief, gain: float, runs: float, best: float) -> str:
-        expected = belief.expected
-        middle = float(belief.mean[i]) - self._offset
-        half = 1.645 * float(belief.spread[i])
+    def _reason(self, i: int, forecast: Forecast, gain: float, runs: float, best: float) -> str:
+        expected = forecast.expected
+        middle = float(forecast.mean[i]) - forecast.plain
+        half = 1.645 * float(forecast.spread[i])
         doubt = f", runs with a chance of {runs:.0%}" if runs < _DOUBTFUL else ""
-        untried = self._untried(self._results())[i]
+        untried = self._outlook.untried(self._results())[i]
         what = "first of its method" if untried else f"gain {100 * gain:.2g} %"
         return (
             f"{what}: expected {math.exp(middle):.2f}x plain "
             f"({math.exp(middle - half):.2f} to {math.exp(middle + half):.2f}) from accept length "
             f"{expected.accept_length[i]:.2f} and {expected.step_ratio[i]:.2f}x plain's step time"
-            f"{doubt}; best so far {math.exp(best - self._offset):.2f}x"
+            f"{doubt}; best so far {math.exp(best - forecast.plain):.2f}x"
         )
-
-
-def _model(trials: Sequence[tuple[Shape, Seen]], shapes: Sequence[Shape]) -> CostModel:
-    """Fit to the trials that show a throughput; to plain decoding of speed 1 where none does."""
-    shown = [(shape, seen) for shape, seen in trials if seen.loads]
-    return fit_cost_model(shown or [(shape_of(PLAIN), Seen((LoadSeen(_ALONE, 1.0),)))], shapes)

@@ -81,12 +81,55 @@ def test_both_methods_are_tried() -> None:
     assert {config.algorithm for config in asked} == {"EAGLE3", "STANDALONE"}
 
 
-def test_plain_is_asked_for_first_where_it_is_a_candidate() -> None:
-    """In a table, plain decoding is a trial like any other, and what the rest is judged by."""
-    sampler = StructuredSampler([*SPACE, PLAIN], 0)
+def _asked_until_plain(sampler: StructuredSampler, slower: float = 1.0) -> list[SpecConfig]:
+    """What it asks for until that is plain decoding, others being slower by a factor."""
+    asked: list[SpecConfig] = []
+    while (proposal := sampler.ask()) is not None:
+        asked.append(proposal.config)
+        if proposal.config.is_plain:
+            break
+        value, seen = show(proposal.config)
+        loads = tuple(
+            replace(
+                load,
+                throughput=load.throughput / slower,
+                step_time_ms=(load.step_time_ms or 0.0) * slower,
+            )
+            for load in seen.loads
+        )
+        sampler.tell(proposal.config, value - math.log(slower), replace(seen, loads=loads))
+    return asked
+
+
+def test_plain_is_asked_for_as_soon_as_it_may_be_the_best() -> None:
+    """Where speculating does not leave it far behind; else the trial is better spent elsewhere."""
+    close = [SpecConfig("STANDALONE", n, 1, n + 1, "/s") for n in range(1, 11)]
+    assert len(_asked_until_plain(StructuredSampler([*close, PLAIN], 0))) == 2
+    far = [SpecConfig("EAGLE3", n, 1, n + 1, "/e") for n in range(7, 11)]
+    asked = _asked_until_plain(StructuredSampler([*far, PLAIN], 0))
+    assert len(asked) > 2
+    assert asked[-1] == PLAIN
+
+
+def test_plain_is_asked_for_when_nothing_else_is_worth_it() -> None:
+    """Or when nothing else is left, or nothing else runs."""
+    sampler = StructuredSampler([PLAIN], 0)
     proposal = sampler.ask()
     assert proposal is not None
-    assert proposal.config == PLAIN
+    assert proposal.config.is_plain
+    sampler = StructuredSampler([*CHAINS, PLAIN], 0)
+    first = sampler.ask()
+    assert first is not None
+    sampler.tell(first.config, None)
+    second = sampler.ask()
+    assert second is not None
+    assert second.config.is_plain
+
+
+def test_a_batch_has_plain_in_second_place() -> None:
+    """Nothing told so far says that it can be left out."""
+    batch = StructuredSampler([*SPACE, PLAIN], 0).ask(4)
+    assert [proposal.config.is_plain for proposal in batch] == [False, True, False, False]
 
 
 def test_values_need_not_be_against_plain() -> None:
