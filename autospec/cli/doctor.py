@@ -46,11 +46,11 @@ def doctor_command(context: click.Context, /, **options: Any) -> None:
     if target is not None and target.startswith("-"):
         # Without MODEL, the first pass-through flag lands in its place.
         target, extra = None, (target, *extra)
-    is_profile = target is not None and Path(target).suffix in (".yaml", ".yml")
+    profile = _profile(target)
     checkup = examine(
         Question(
-            model=None if is_profile else target,
-            profile=put_in_place(load_profile(target), notify) if is_profile else None,
+            model=target if profile is None else None,
+            profile=None if profile is None else put_in_place(load_profile(profile), notify),
             drafts=options["drafts"],
             algorithms=tuple(name.upper() for name in options["algorithms"]),
             config=SpecConfig.parse(options["config"]) if options["config"] else None,
@@ -66,3 +66,15 @@ def doctor_command(context: click.Context, /, **options: Any) -> None:
     else:
         print_checkup(checkup)
     context.exit(1 if checkup.blocked else 0)
+
+
+def _profile(target: str | None) -> Path | None:
+    """The file of the profile that is asked about, which may be a shipped one's name."""
+    from autospec.shipped import profile_path
+
+    if target is None:
+        return None
+    path = Path(target)
+    if path.suffix in (".yaml", ".yml"):
+        return path
+    return None if path.exists() else profile_path(target)

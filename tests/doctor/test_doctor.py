@@ -21,6 +21,7 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
+from autospec import demo, shipped
 from autospec.cli import cli
 from autospec.doctor import machine, software
 from autospec.doctor.finding import Finding
@@ -269,3 +270,20 @@ def test_profile_of_another_machine_blocks(tmp_path: Path) -> None:
     found = [f for f in json.loads(result.stdout)["findings"] if f["subject"] == "profile"]
     assert result.exit_code == 1
     assert [f["level"] for f in found] == ["blocks"]
+
+
+def test_shipped_profile_is_known_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ``serve`` knows it; no repository of that name is asked for."""
+    model = write_model(tmp_path / "m")
+    monkeypatch.setattr(demo, "model_path", lambda _notify: model)
+    monkeypatch.chdir(tmp_path)
+    found = {}
+    for target in ("demo-cpu", str(shipped.profile_path("demo-cpu"))):
+        result = CliRunner().invoke(cli, ["doctor", target, "--device", "cpu", "--json"])
+        findings = json.loads(result.stdout)["findings"]
+        found[target] = [f["text"] for f in findings if f["subject"] in {"profile", "target"}]
+    by_name, by_path = found.values()
+    assert by_name == by_path
+    assert by_name

@@ -123,6 +123,27 @@ def test_the_cpu_is_described(
     assert found.python_version == platform.python_version()
 
 
+@pytest.mark.parametrize(
+    ("lines", "details"),
+    [
+        ("cpu family : 23\nmodel : 1\nflags : fpu avx avx2", " (family 23 model 1, AVX2)"),
+        (
+            "cpu family : 25\nmodel : 17\nflags : avx2 avx512f avx512_bf16",
+            " (family 25 model 17, AVX-512 BF16)",
+        ),
+        ("flags : fpu sse2", ""),
+    ],
+)
+def test_cpus_of_one_name_are_told_apart(
+    lines: str, details: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Measurements of one say nothing of the other."""
+    info = tmp_path / "cpuinfo"
+    info.write_text(f"model name : Some CPU\n{lines}\nmodel name : other\n", encoding="utf-8")
+    monkeypatch.setattr(capabilities, "_CPUINFO", info)
+    assert detect("cpu").accelerator == f"Some CPU{details}"
+
+
 def test_a_machine_without_cpuinfo_still_has_a_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,8 +99,8 @@ def weight_packed_linear(
 def _packed_copy(weight: torch.Tensor) -> torch.Tensor:
     """A packed copy, in float32 where this CPU packs nothing narrower.
 
-    Twice the memory, but without units for half types the product of a weight of theirs is done
-    again for each row: of 8 rows it takes three to four times as long.
+    That takes twice the memory. But PyTorch multiplies a weight of a half type that oneDNN does not
+    know row by row, so that every further token costs as much as the first.
     """
     packed = _packed_copies.get(weight)
     if packed is None:
