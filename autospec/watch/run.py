@@ -24,6 +24,8 @@ __all__ = ["Watching", "watch", "watch_once"]
 
 #: How long the server may take to say how it is.
 _TIMEOUT_S: Final = 10.0
+#: Intervals that one look takes at most.
+_MOST_LOOKS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,9 @@ class Watching:
 async def watch_once(asked: Watching) -> View:
     """The server now: two readings, an interval apart.
 
+    While requests run and no step is to be seen, a few more: SGLang publishes its counts only after
+    several steps.
+
     Raises:
         EngineError: it does not answer, asks for a key, or is no SGLang server.
     """
@@ -70,9 +75,13 @@ async def watch_once(asked: Watching) -> View:
     async with asked.client() as client:
         reader = asked.reader(client)
         try:
-            watcher.see(await reader.read(), datetime.now(UTC))
-            await asyncio.sleep(asked.interval_s)
-            return watcher.see(await reader.read(), datetime.now(UTC))
+            view = watcher.see(await reader.read(), datetime.now(UTC))
+            for _ in range(_MOST_LOOKS):
+                await asyncio.sleep(asked.interval_s)
+                view = watcher.see(await reader.read(), datetime.now(UTC))
+                if view.window is not None or not view.running:
+                    break
+            return view
         except RequestError as error:
             raise RequestError(f"{asked.url}: {error}", status=error.status) from error
 

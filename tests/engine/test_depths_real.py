@@ -31,16 +31,16 @@ class Silent:
 
 
 def test_depths_in_one_launch_accept_what_launches_of_their_own_do(tmp_path: Path) -> None:
-    """Depths 1, 2 and 3 of the demo's drafter agree within 3 %; one launch instead of three."""
+    """Depths 1 and 3 of the demo's drafter agree within 3 %; one launch instead of two."""
     request = TuneRequest(
         model=str(demo.model_path()),
         prompts=str(demo.prompts_path()),
         drafts=(("STANDALONE", str(demo.draft_path())),),
         algorithms=("STANDALONE",),
-        space="steps=1,2,3 topk=1 tokens=8",
+        space="steps=1,3 topk=1 tokens=8",
         concurrencies=(4,),
-        requests_per_pass=8,
-        max_new_tokens=32,
+        requests_per_pass=4,
+        max_new_tokens=20,
         device="cpu",
         # In bfloat16 near-ties would part the answers of two launches.
         dtype="float32",
@@ -55,8 +55,8 @@ def test_depths_in_one_launch_accept_what_launches_of_their_own_do(tmp_path: Pat
             measured = [arms.measure(config) for config in sorted(prepared.candidates)]
         finally:
             arms.close()
-        assert [item.config.num_steps for item in measured] == [1, 2, 3]
-        assert sum(item.launch_s > 0 for item in measured) == (1 if sweep else 3)
+        assert [item.config.num_steps for item in measured] == [1, 3]
+        assert sum(item.launch_s > 0 for item in measured) == (1 if sweep else 2)
         assert all((item.launched is not None) == sweep for item in measured)
         found[sweep] = [seen_of(item) for item in measured]
     for shared, apart in zip(found[True], found[False], strict=True):

@@ -128,6 +128,20 @@ def test_one_look_at_a_working_server() -> None:
     assert view.vs_plain == pytest.approx(view.window.accept_length / view.break_even)
 
 
+def test_one_look_waits_for_a_step_of_a_slow_server() -> None:
+    """A step takes three intervals; each look sees one all the same."""
+
+    async def story() -> list[View]:
+        async with serving(**CHAIN) as (server, port):
+            server.scheduler._step_s = 0.2  # noqa: SLF001  # a slow machine
+            url = f"http://127.0.0.1:{port}"
+            async with busy(url):
+                await asyncio.sleep(0.5)
+                return [await watch_once(Watching(url, interval_s=0.1)) for _ in range(4)]
+
+    assert [view.window is not None for view in told(story)] == [True] * 4
+
+
 def test_an_idle_server_without_a_profile_says_what_it_is() -> None:
     """No step, no figure, no error."""
 
