@@ -81,9 +81,9 @@ async def watch_once(asked: Watching) -> View:
                 view = watcher.see(await reader.read(), datetime.now(UTC))
                 if view.window is not None or not view.running:
                     break
-            return view
         except RequestError as error:
             raise RequestError(f"{asked.url}: {error}", status=error.status) from error
+    return view
 
 
 async def watch(asked: Watching) -> AsyncGenerator[View]:

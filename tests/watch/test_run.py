@@ -133,7 +133,7 @@ def test_one_look_waits_for_a_step_of_a_slow_server() -> None:
 
     async def story() -> list[View]:
         async with serving(**CHAIN) as (server, port):
-            server.scheduler._step_s = 0.2  # noqa: SLF001  # a slow machine
+            server.scheduler._step_s = 0.2
             url = f"http://127.0.0.1:{port}"
             async with busy(url):
                 await asyncio.sleep(0.5)
