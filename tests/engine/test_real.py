@@ -27,7 +27,8 @@ from autospec.measurement import Request, RequestRecord
 
 pytestmark = pytest.mark.engine
 
-NUM_PROMPTS = 12
+#: Two of each class.
+NUM_PROMPTS = 6
 MAX_NEW_TOKENS = 40
 
 
@@ -59,10 +60,10 @@ def serving(
         yield server, arguments
 
 
-async def ask(url: str) -> Answers:
+async def ask(url: str, count: int = NUM_PROMPTS) -> Answers:
     """Send prompts of all classes, once for their ids and once streamed."""
     lines = demo.prompts_path().read_text(encoding="utf-8").splitlines()
-    prompts = [json.loads(line) for line in lines[:NUM_PROMPTS]]
+    prompts = [json.loads(line) for line in lines[:count]]
     async with EngineClient(url) as client:
         requests = [
             Request(
