@@ -48,8 +48,9 @@ def search_command(
     """Search a TABLE whose answer is known, and say how far from it the search ends.
 
     TABLE is a CSV file with the columns target, method, dataset, n_draft, baseline_tok_s and tok_s,
-    a recorded grid (JSON lines), or synthetic:SEED or synthetic:FIRST-LAST. Give one of --trials
-    and --fraction; a sampler may stop earlier.
+    a recorded grid (JSON lines), or simulated: synthetic:SEED or synthetic:FIRST-LAST for worlds,
+    synthetic-tables:FIRST-LAST for tables such as are published. Give one of --trials and
+    --fraction; a sampler may stop earlier.
     """
     from autospec.tune.problems import num_trials, replay, summarize
     from autospec.tune.samplers import make_sampler

@@ -16,27 +16,28 @@ from autospec.tune.grid import Grid, GridRow, read_grid
 from autospec.tune.panels import read_panels
 from autospec.tune.problems import Problem, Result
 from autospec.tune.seen import LoadSeen, Seen
-from autospec.tune.worlds import make_world
+from autospec.tune.worlds import make_table, make_world
 
 __all__ = ["grid_problem", "read_problems"]
 
-_SYNTHETIC: Final = re.compile(r"synthetic:(\d+)(?:-(\d+))?")
-_MOST_WORLDS: Final = 10_000
+_SYNTHETIC: Final = re.compile(r"(synthetic|synthetic-tables):(\d+)(?:-(\d+))?")
+_MOST_PROBLEMS: Final = 10_000
 
 
 def read_problems(table: str) -> tuple[Problem, ...]:
     """Read the problems of a table.
 
     Args:
-        table: ``synthetic:SEED`` or ``synthetic:FIRST-LAST``; or a file: a recorded grid, which
-            begins with the JSON of its header, or else a published table.
+        table: ``synthetic:SEED`` or ``synthetic:FIRST-LAST`` for worlds, ``synthetic-tables:`` and
+            seeds for tables as they are published; or a file: a recorded grid, which begins with
+            the JSON of its header, or else a published table.
 
     Raises:
         SchemaError: the file cannot be read or is neither.
         ConfigError: seeds that cannot be.
     """
-    if table.startswith("synthetic:"):
-        return _worlds(table)
+    if table.startswith(("synthetic:", "synthetic-tables:")):
+        return _synthetic(table)
     path = Path(table)
     try:
         with path.open("rb") as file:
@@ -139,14 +140,16 @@ def _error(cells: list[tuple[GridRow, ...]]) -> float:
     return math.sqrt(squares) / len(cells)
 
 
-def _worlds(table: str) -> tuple[Problem, ...]:
+def _synthetic(table: str) -> tuple[Problem, ...]:
     found = _SYNTHETIC.fullmatch(table)
     if found is None:
-        raise ConfigError(f"table {table!r} must be synthetic:SEED or synthetic:FIRST-LAST")
-    first, last = int(found[1]), int(found[2] or found[1])
-    if not 0 <= last - first < _MOST_WORLDS:
+        kind = table.partition(":")[0]
+        raise ConfigError(f"table {table!r} must be {kind}:SEED or {kind}:FIRST-LAST")
+    first, last = int(found[2]), int(found[3] or found[2])
+    if not 0 <= last - first < _MOST_PROBLEMS:
         raise ConfigError(
             f"table {table!r}: the last seed must be at least the first and at most "
-            f"{_MOST_WORLDS - 1} above it"
+            f"{_MOST_PROBLEMS - 1} above it"
         )
-    return tuple(make_world(seed) for seed in range(first, last + 1))
+    make = make_world if found[1] == "synthetic" else make_table
+    return tuple(make(seed) for seed in range(first, last + 1))

@@ -79,7 +79,8 @@ def test_a_missing_table_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["synthetic:", "synthetic:5-3", "synthetic:x", "synthetic:0-99999"]
+    "name",
+    ["synthetic:", "synthetic:5-3", "synthetic:x", "synthetic:0-99999", "synthetic-tables:x"],
 )
 def test_seeds_that_cannot_be_are_refused(name: str) -> None:
     """A range has to rise, and end."""
@@ -87,13 +88,14 @@ def test_seeds_that_cannot_be_are_refused(name: str) -> None:
         read_problems(name)
 
 
-def test_a_range_of_worlds_is_as_many_problems() -> None:
+@pytest.mark.parametrize(
+    ("kind", "name"), [("synthetic", "synthetic"), ("synthetic-tables", "table")]
+)
+def test_a_range_of_seeds_is_as_many_problems(kind: str, name: str) -> None:
     """Both ends count."""
-    assert [problem.name for problem in read_problems("synthetic:3-5")] == [
-        "synthetic:3",
-        "synthetic:4",
-        "synthetic:5",
-    ]
+    found = [problem.name for problem in read_problems(f"{kind}:3-5")]
+    assert found == [f"{name}:3", f"{name}:4", f"{name}:5"]
+    assert [problem.name for problem in read_problems(f"{kind}:7")] == [f"{name}:7"]
 
 
 @pytest.mark.parametrize(
