@@ -96,6 +96,12 @@ class SpecConfig:
         """The value of a method-specific option, or None when it is not set."""
         return dict(self.options).get(name)
 
+    @property
+    def corpus(self) -> str | None:
+        """File of the n-gram corpus that it drafts from, if it has one."""
+        path = self.option("ngram_external_corpus_path")
+        return None if path is None else str(path)
+
     @classmethod
     def parse(cls, text: str) -> SpecConfig:
         """Read the text form.

@@ -38,12 +38,14 @@ class Target:
         digest: fingerprint of its configuration and weights.
         architecture: the first name in its ``architectures``.
         draft_digest: fingerprint of the chosen draft model, if there is one.
+        corpus_digest: SHA-256 of the n-gram corpus that it drafts from, if there is one.
     """
 
     model: str
     digest: str
     architecture: str
     draft_digest: str | None = None
+    corpus_digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

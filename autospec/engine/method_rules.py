@@ -64,7 +64,7 @@ def _ngram_match(case: Case) -> str | None:
 
 
 def _ngram_corpus(case: Case) -> str | None:
-    if case.algorithm != "NGRAM" or case.config.option("ngram_external_corpus_path") is None:
+    if case.algorithm != "NGRAM" or case.config.corpus is None:
         return None
     most = (case.config.num_draft_tokens or _NGRAM_TOKENS) - 1
     budget = case.number("ngram_external_sam_budget", 0)

@@ -36,8 +36,7 @@ class Shape:
 
 def method(config: SpecConfig) -> str:
     """What tells methods apart whose numbers do not compare: algorithm, draft model, corpus."""
-    corpus = config.option("ngram_external_corpus_path")
-    return f"{config.algorithm} {config.draft_model or ''} {corpus or ''}"
+    return f"{config.algorithm} {config.draft_model or ''} {config.corpus or ''}"
 
 
 def shape_of(config: SpecConfig) -> Shape:

@@ -53,6 +53,7 @@ def conclude(prepared: Prepared, evidence: Evidence, provenance: Provenance) -> 
             digest=prepared.target.digest,
             architecture=prepared.target.architecture,
             draft_digest=evidence.draft_digest,
+            corpus_digest=evidence.corpus_digest,
         ),
         environment=prepared.environment,
         workload=_workload(prepared),

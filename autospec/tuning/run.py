@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from autospec import schema
-from autospec.config import PLAIN
+from autospec.config import PLAIN, SpecConfig
 from autospec.control.choose import sibling_policy
 from autospec.engine.models import read_model
 from autospec.errors import StorageError
@@ -29,7 +29,7 @@ from autospec.tuning.arm import Arms, PassListener
 from autospec.tuning.collect import Corpus
 from autospec.tuning.conclude import conclude
 from autospec.tuning.confirm import Confirmation
-from autospec.tuning.corpus import ANSWERS
+from autospec.tuning.corpus import ANSWERS, check_corpus
 from autospec.tuning.finalists import confirm_best
 from autospec.tuning.noise import known_noise, launch_again
 from autospec.tuning.plan import cost_here, holds_noise, plan_study
@@ -142,11 +142,13 @@ def _run(
     listener.note(f"search ended: {outcome.stop_reason}")
     noise = known_noise(study, outcome.baseline, goal.figure)
     confirmation = confirm_best(study, prepared, arms, outcome, noise=noise, listener=listener)
+    best = _best_config(outcome, confirmation)
     evidence = Evidence(
         outcome=outcome,
         confirmation=confirmation,
         failed=tuple(trial for trial in study.trials("tune") if trial.state == "failed"),
-        draft_digest=_draft_digest(outcome, confirmation),
+        draft_digest=read_model(best.draft_model).digest if best.draft_model else None,
+        corpus_digest=check_corpus(Path(best.corpus)) if best.corpus else None,
         noise=noise,
         stopped=race.stopped(),
     )
@@ -189,11 +191,10 @@ def _provenance(
     )
 
 
-def _draft_digest(outcome: SearchOutcome, confirmation: Confirmation | None) -> str | None:
-    best = outcome.ranked[0].config if outcome.ranked else PLAIN
+def _best_config(outcome: SearchOutcome, confirmation: Confirmation | None) -> SpecConfig:
     if confirmation is not None and confirmation.best is not None:
-        best = confirmation.best.config
-    return read_model(best.draft_model).digest if best.draft_model else None
+        return confirmation.best.config
+    return outcome.ranked[0].config if outcome.ranked else PLAIN
 
 
 def _check_writable(output: Path) -> None:

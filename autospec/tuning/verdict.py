@@ -30,6 +30,7 @@ class Evidence:
         confirmation: of its best candidates, if one was worth confirming.
         failed: candidates that did not run.
         draft_digest: of the best candidate's draft model, if it has one.
+        corpus_digest: of the best candidate's n-gram corpus, if it has one.
         noise: what two launches of plain decoding showed, if there were two.
         stopped: candidates that were stopped early, best first.
     """
@@ -38,6 +39,7 @@ class Evidence:
     confirmation: Confirmation | None
     failed: tuple[Trial, ...] = ()
     draft_digest: str | None = None
+    corpus_digest: str | None = None
     noise: Noise | None = None
     stopped: tuple[Stopped, ...] = ()
 

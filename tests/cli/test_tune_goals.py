@@ -12,6 +12,7 @@ from click.testing import Result
 from autospec.config import PLAIN
 from autospec.profile import load_profile
 from autospec.tune.study import Study
+from autospec.tuning.corpus import check_corpus
 from tests.cli.conftest import Run, make_run, study_arguments, write_model, write_prompts
 
 
@@ -64,6 +65,9 @@ def test_corpus_is_built_from_prompts_that_no_pass_sends(
     assert all(isinstance(text, str) for text in texts)
     assert sum(profile.workload.prompts.values()) == 40
     assert profile.workload.prompts["corpus"] == len(texts)
+    best = profile.verdict.best
+    drafts_from_it = best is not None and best.corpus is not None
+    assert profile.target.corpus_digest == (check_corpus(corpus) if drafts_from_it else None)
     with Study.open(folder / "study") as study:
         trials = study.trials()
         measured = [study.measurement(t.id) for t in trials if t.state == "complete"]
