@@ -19,7 +19,7 @@ from autospec.client.events import ResponseReport
 from autospec.config import SpecConfig
 from tests.cli.test_watch import busy
 from tests.client.helpers import Told
-from tests.engine.test_real import serving
+from tests.real_engine import serving
 
 pytestmark = pytest.mark.engine
 

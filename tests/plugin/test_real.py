@@ -1,6 +1,6 @@
 """The plugin in the real engine on the CPU: lossless through every switch, harmless when it fails.
 
-In float32, as ``tests/engine/test_real.py`` explains.
+In float32, as ``tests/real_engine.py`` explains.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -28,17 +27,12 @@ from autospec.cli import cli
 from autospec.config import PLAIN, SpecConfig
 from autospec.control.status import PluginStatus, read_status, status_path
 from autospec.control.trace import read_trace
-from autospec.engine import cpu
-from autospec.engine.args import Deployment, server_args
-from autospec.engine.server import ServerProcess
 from autospec.evidence import StepTime
 from autospec.profile import ArgValue, save_profile
-from tests.engine.test_real import NUM_PROMPTS, Answers, ask, eagle_draft
+from tests.real_engine import NUM_PROMPTS, Answers, ask, serving
 from tests.test_profile import make_profile
 
 pytestmark = pytest.mark.engine
-
-__all__ = ["eagle_draft"]  # a fixture, found here by its name
 
 ROOT = Path(__file__).parents[2]
 FORCED = "tests.plugin.forced:Forced"
@@ -49,45 +43,12 @@ FEW = 3
 
 
 class Serve(Protocol):
-    """A server with these variables: its answers, the plugin's last word, and its metrics."""
+    """Starts a server with these variables and asks it."""
 
     def __call__(
         self, config: SpecConfig, variables: Mapping[str, str], count: int = NUM_PROMPTS
-    ) -> tuple[Answers, PluginStatus, str]: ...
-
-
-@pytest.fixture(scope="session")
-def demo_model() -> Path:
-    """The demo model's folder."""
-    return demo.model_path()
-
-
-@contextmanager
-def serving(
-    model: Path, config: SpecConfig, log: Path, variables: Mapping[str, str]
-) -> Iterator[ServerProcess]:
-    """One real server in float32."""
-    deployment = Deployment(
-        model=str(model),
-        device="cpu",
-        dtype="float32",
-        max_running_requests=48,
-        mem_fraction_static=0.2,
-        context_length=1024,
-        extra=("--enable-metrics",),
-    )
-    environment = {**cpu.environment(), **variables}
-    arguments = server_args(deployment, config)
-    with ServerProcess(arguments, environment=environment, log_path=log) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def plain(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Answers:
-    """Plain decoding's answers, from a server that the plugin knows nothing of."""
-    log = tmp_path_factory.mktemp("logs") / "plain.log"
-    with serving(demo_model, PLAIN, log, {}) as server:
-        return asyncio.run(ask(server.url))
+    ) -> tuple[Answers, PluginStatus, str]:
+        """Its answers, the plugin's last word, and its metrics."""
 
 
 @pytest.fixture
@@ -100,7 +61,7 @@ def serve(demo_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     ) -> tuple[Answers, PluginStatus, str]:
         log = tmp_path / "server.log"
         inherited = {"AUTOSPEC_CACHE": str(tmp_path), **variables}
-        with serving(demo_model, config, log, inherited) as server:
+        with serving(demo_model, config, log, inherited) as (server, _):
             answers = asyncio.run(ask(server.url, count))
             time.sleep(2.0)
             with urllib.request.urlopen(f"{server.url}/metrics") as metrics:
