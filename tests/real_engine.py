@@ -26,6 +26,8 @@ from autospec.measurement import Request, RequestRecord
 #: Two of each class.
 NUM_PROMPTS = 6
 MAX_NEW_TOKENS = 40
+#: A cache of this size is there at once; a fifth of the memory takes seconds to touch.
+MAX_TOTAL_TOKENS = 16384
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ def serving(
         max_running_requests=48,
         mem_fraction_static=0.2,
         context_length=1024,
+        max_total_tokens=MAX_TOTAL_TOKENS,
         extra=("--enable-metrics",),
     )
     require_valid(config, deployment, read_model(str(model)))

@@ -13,6 +13,7 @@ from autospec.tune.seen import Seen, seen_of
 from autospec.tuning.arm import Arms
 from autospec.tuning.prepare import prepare
 from autospec.tuning.request import TuneRequest
+from tests.real_engine import MAX_TOTAL_TOKENS
 
 pytestmark = pytest.mark.engine
 
@@ -31,7 +32,7 @@ class Silent:
 
 
 def test_depths_in_one_launch_accept_what_launches_of_their_own_do(tmp_path: Path) -> None:
-    """Depths 1 and 3 of the demo's drafter agree within 3 %; one launch instead of two."""
+    """Depth 1 of a server launched for depth 3 agrees within 3 % with one launched for it."""
     request = TuneRequest(
         model=str(demo.model_path()),
         prompts=str(demo.prompts_path()),
@@ -45,19 +46,21 @@ def test_depths_in_one_launch_accept_what_launches_of_their_own_do(tmp_path: Pat
         # In bfloat16 near-ties would part the answers of two launches.
         dtype="float32",
         mem_fraction_static=0.2,
+        max_total_tokens=MAX_TOTAL_TOKENS,
     )
     prepared = prepare(request, Silent().note)
-    found: dict[bool, list[Seen]] = {}
+    shallow, deep = sorted(prepared.candidates)
+    found: dict[bool, Seen] = {}
     for sweep in (True, False):
         request = replace(prepared.request, depth_sweep=sweep)
         arms = Arms(replace(prepared, request=request), tmp_path, Silent())
         try:
-            measured = [arms.measure(config) for config in sorted(prepared.candidates)]
+            measured = [
+                arms.measure(config) for config in ([shallow, deep] if sweep else [shallow])
+            ]
         finally:
             arms.close()
-        assert [item.config.num_steps for item in measured] == [1, 3]
-        assert sum(item.launch_s > 0 for item in measured) == (1 if sweep else 2)
+        assert sum(item.launch_s > 0 for item in measured) == 1
         assert all((item.launched is not None) == sweep for item in measured)
-        found[sweep] = [seen_of(item) for item in measured]
-    for shared, apart in zip(found[True], found[False], strict=True):
-        assert shared.accept_length == pytest.approx(apart.accept_length, rel=0.03)
+        found[sweep] = seen_of(measured[0])
+    assert found[True].accept_length == pytest.approx(found[False].accept_length, rel=0.03)

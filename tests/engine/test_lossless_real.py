@@ -19,6 +19,7 @@ from autospec.engine.server import ServerProcess
 from autospec.fidelity import Lossless
 from autospec.measure.lossless import Answers, check, collect
 from autospec.measurement import Request
+from tests.real_engine import MAX_TOTAL_TOKENS
 
 pytestmark = pytest.mark.engine
 
@@ -48,6 +49,7 @@ def asked(
         max_running_requests=48,
         mem_fraction_static=0.2,
         context_length=1024,
+        max_total_tokens=MAX_TOTAL_TOKENS,
     )
     arguments = {**server_args(deployment, config), **changes}
     lines = demo.prompts_path().read_text(encoding="utf-8").splitlines()

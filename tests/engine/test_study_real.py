@@ -23,7 +23,18 @@ AUTOSPEC = (sys.executable, "-c", "from autospec.cli import main; main()")
 SMALL_DEMO = (
     *("tune", "--demo", "--concurrency", "1", "--requests-per-pass", "3", "--max-trials", "1"),
     *("--algorithm", "NGRAM", "--space", "tokens=4 breadth=1 match=BFS"),
-    *("--confirm-rounds", "1", "--lossless-prompts", "4", "--study", "study", "-o", "out.yaml"),
+    *(
+        "--confirm-rounds",
+        "1",
+        "--lossless-prompts",
+        "4",
+        "--max-total-tokens",
+        "16384",
+        "--study",
+        "study",
+        "-o",
+        "out.yaml",
+    ),
 )
 LIMIT_S = 900
 
