@@ -24,8 +24,8 @@ from tests.real_engine import MAX_TOTAL_TOKENS
 pytestmark = pytest.mark.engine
 
 T = TypeVar("T")
-NUM_PROMPTS = 16
-MAX_NEW_TOKENS = 48
+NUM_PROMPTS = 10
+MAX_NEW_TOKENS = 40
 CONCURRENCY = 8
 NGRAM = SpecConfig(
     "NGRAM",

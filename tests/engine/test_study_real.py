@@ -14,14 +14,16 @@ from pathlib import Path
 import psutil
 import pytest
 
+from autospec import demo
 from autospec.profile import load_profile
 from autospec.tune.study import Study, Trial
 
 pytestmark = pytest.mark.engine
 
 AUTOSPEC = (sys.executable, "-c", "from autospec.cli import main; main()")
-SMALL_DEMO = (
-    *("tune", "--demo", "--concurrency", "1", "--requests-per-pass", "3", "--max-trials", "1"),
+SMALL_STUDY = (
+    *("--device", "cpu", "--dtype", "bfloat16", "--mem-fraction-static", "0.2"),
+    *("--concurrency", "1", "--requests-per-pass", "3", "--max-trials", "1"),
     *("--algorithm", "NGRAM", "--space", "tokens=4 breadth=1 match=BFS"),
     *(
         "--confirm-rounds",
@@ -36,7 +38,18 @@ SMALL_DEMO = (
         "out.yaml",
     ),
 )
-LIMIT_S = 900
+#: Of the prompts, and tokens of an answer at most: what is tried is the whole job, not its figures.
+NUM_PROMPTS, MAX_NEW_TOKENS = 30, 16
+LIMIT_S = 2400
+
+
+def prompts(folder: Path) -> Path:
+    """Prompts of the demo with short answers."""
+    lines = demo.prompts_path().read_text(encoding="utf-8").splitlines()[:NUM_PROMPTS]
+    short = [{**json.loads(line), "max_new_tokens": MAX_NEW_TOKENS} for line in lines]
+    path = folder / "prompts.jsonl"
+    path.write_text("".join(f"{json.dumps(prompt)}\n" for prompt in short), encoding="utf-8")
+    return path
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
@@ -71,8 +84,8 @@ def wait_for_second_server(process: subprocess.Popen[str], folder: Path) -> list
 
 def test_killed_study_resumes_and_its_profile_serves(demo_model: Path, tmp_path: Path) -> None:
     """SIGKILL leaves no server; the resumed study ends in a profile that answers a request."""
-    assert demo_model.is_dir()
-    process = start(tmp_path, *SMALL_DEMO)
+    asked = ("tune", str(demo_model), "--prompts", str(prompts(tmp_path)))
+    process = start(tmp_path, *asked, *SMALL_STUDY)
     servers = wait_for_second_server(process, tmp_path)
     process.kill()
     process.wait()
