@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from autospec.cli.options import DRAFT, json_option, notify
+from autospec.cli.options import DRAFT, json_option, notify, shipped_profile
 
 __all__ = ["doctor_command"]
 
@@ -70,11 +70,7 @@ def doctor_command(context: click.Context, /, **options: Any) -> None:
 
 def _profile(target: str | None) -> Path | None:
     """The file of the profile that is asked about, which may be a shipped one's name."""
-    from autospec.shipped import profile_path
-
     if target is None:
         return None
     path = Path(target)
-    if path.suffix in (".yaml", ".yml"):
-        return path
-    return None if path.exists() else profile_path(target)
+    return path if path.suffix in (".yaml", ".yml") else shipped_profile(target)

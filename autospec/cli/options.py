@@ -20,6 +20,7 @@ __all__ = [
     "model_option",
     "notify",
     "read_api_key",
+    "shipped_profile",
 ]
 
 
@@ -74,14 +75,18 @@ class _Rates(click.ParamType[tuple[float, ...]]):
         return tuple(sorted(rates))
 
 
+def shipped_profile(name: str) -> Path | None:
+    """The file of a shipped profile, unless a file or folder here has its name."""
+    from autospec.shipped import profile_path
+
+    return None if Path(name).exists() else profile_path(name)
+
+
 class _Profile(click.Path):
     """A profile's file, or the name of a shipped one, which no file of that name hides."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        from autospec.shipped import profile_path
-
-        shipped = None if Path(value).exists() else profile_path(str(value))
-        return shipped or Path(str(super().convert(value, param, ctx)))
+        return shipped_profile(str(value)) or Path(str(super().convert(value, param, ctx)))
 
 
 CONCURRENCY = _Concurrency()
