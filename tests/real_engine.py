@@ -39,21 +39,26 @@ class Answers:
     resolved: dict[str, object]
 
 
+def deployed(model: Path, dtype: str, *extra: str) -> Deployment:
+    """What all real servers of tests have in common."""
+    return Deployment(
+        model=str(model),
+        device="cpu",
+        dtype=dtype,
+        max_running_requests=48,
+        mem_fraction_static=0.2,
+        context_length=1024,
+        max_total_tokens=MAX_TOTAL_TOKENS,
+        extra=extra,
+    )
+
+
 @contextmanager
 def serving(
     model: Path, config: SpecConfig, log: Path, variables: Mapping[str, str] | None = None
 ) -> Iterator[tuple[ServerProcess, dict[str, object]]]:
     """One real server in float32 with its arguments, and these variables in its environment."""
-    deployment = Deployment(
-        model=str(model),
-        device="cpu",
-        dtype="float32",
-        max_running_requests=48,
-        mem_fraction_static=0.2,
-        context_length=1024,
-        max_total_tokens=MAX_TOTAL_TOKENS,
-        extra=("--enable-metrics",),
-    )
+    deployment = deployed(model, "float32", "--enable-metrics")
     require_valid(config, deployment, read_model(str(model)))
     arguments = server_args(deployment, config)
     environment = {**cpu.environment(), **(variables or {})}

@@ -13,13 +13,13 @@ import pytest
 from autospec import demo
 from autospec.config import PLAIN, SpecConfig
 from autospec.engine import cpu
-from autospec.engine.args import Deployment, server_args
+from autospec.engine.args import server_args
 from autospec.engine.client import EngineClient
 from autospec.engine.server import ServerProcess
 from autospec.fidelity import Lossless
 from autospec.measure.lossless import Answers, check, collect
 from autospec.measurement import Request
-from tests.real_engine import MAX_TOTAL_TOKENS
+from tests.real_engine import deployed
 
 pytestmark = pytest.mark.engine
 
@@ -42,16 +42,7 @@ def asked(
     **changes: Any,
 ) -> T:
     """What comes of a story on one real server in bfloat16 with some settings changed."""
-    deployment = Deployment(
-        model=str(model),
-        device="cpu",
-        dtype="bfloat16",
-        max_running_requests=48,
-        mem_fraction_static=0.2,
-        context_length=1024,
-        max_total_tokens=MAX_TOTAL_TOKENS,
-    )
-    arguments = {**server_args(deployment, config), **changes}
+    arguments = {**server_args(deployed(model, "bfloat16"), config), **changes}
     lines = demo.prompts_path().read_text(encoding="utf-8").splitlines()
     prompts = [json.loads(line) for line in lines[:: len(lines) // NUM_PROMPTS]][:NUM_PROMPTS]
 
