@@ -1,9 +1,12 @@
 """Step times that a running server corrects: a profile's, where the server shows nothing else.
 
-Each live step gives one ratio to the profile's time at its depth and batch size. Batch sizes share
-a cell with those of the same power of two. A cell's correction is the median of its last ratios,
-which stalls do not move, and counts only once it differs from 1 by more than noise and chance. Pure
-and bounded in memory.
+Each live step gives one ratio to the profile's time at its depth and batch size. It has two parts:
+the machine's pace, which all depths share and which comes and goes within seconds (other tenants,
+clocks, heat), and what the profile has wrong about this depth. The pace is the median over the last
+few steps; what is left goes to the depth's cell, which batch sizes of the same power of two share.
+So a depth that ran while the machine was slow looks no worse for it, and a break-even is that of
+steps run side by side. A correction is the median of many steps, which stalls do not move, and
+counts only once it differs from 1 by more than noise and chance. Pure and bounded in memory.
 """
 
 from __future__ import annotations
@@ -21,6 +24,9 @@ __all__ = ["ENOUGH", "LiveCosts"]
 ENOUGH: Final = 8
 _REMEMBERED: Final = 64
 _RENEWAL: Final = 4
+#: Steps that tell the machine's pace: fewer than half of what corrects a cell, so that a cell moves
+#: only for what lasts.
+_PACE_STEPS: Final = 15
 #: Relative difference that is never worth a correction, and the least change of one.
 _NOISE: Final = 0.03
 _LEAST_CHANGE: Final = 0.01
@@ -31,7 +37,7 @@ _MAD: Final = 1.4826
 
 
 class _Cell:
-    """One depth and power of two: its last ratios, as logarithms."""
+    """The last ratios of one kind of step, as logarithms, and the correction that they speak for."""
 
     def __init__(self) -> None:
         self.ratios: deque[float] = deque(maxlen=_REMEMBERED)
@@ -58,7 +64,7 @@ class LiveCosts(Costs):
     """A profile's step times with a server's own corrections.
 
     Attributes:
-        version: rises with every change of a correction.
+        version: rises with every change of a correction that is not common to all depths.
     """
 
     def __init__(self, costs: Costs, noise: float = 0.0) -> None:
@@ -71,6 +77,8 @@ class LiveCosts(Costs):
         self._costs = costs
         self._noise = max(noise, _NOISE)
         self._cells: dict[tuple[int, int], _Cell] = {}
+        self._common = _Cell()
+        self._pace: deque[float] = deque(maxlen=_PACE_STEPS)
         self.version = 0
 
     @property
@@ -83,12 +91,13 @@ class LiveCosts(Costs):
         return self._costs.measured(depth)
 
     def time_ms(self, depth: int, batch_size: float) -> float:
-        """Time of one step.
+        """Time of one step at the machine's pace of late.
 
         Raises:
             KeyError: nothing was measured at this depth.
         """
-        return self._costs.time_ms(depth, batch_size) * math.exp(self._factor(depth, batch_size))
+        factor = self._common.factor + self._factor(depth, batch_size)
+        return self._costs.time_ms(depth, batch_size) * math.exp(factor)
 
     def learn(self, depth: int, batch_size: int, ms: float) -> None:
         """Take the time of one step; depths that the profile does not know are passed over."""
@@ -99,7 +108,11 @@ class LiveCosts(Costs):
         if cell is None:
             cell = self._cells[key] = _Cell()
         ratio = math.log(ms / self._costs.time_ms(depth, batch_size))
-        self.version += cell.learn(ratio, self._noise)
+        pace = statistics.median(self._pace) if self._pace else 0.0
+        if cell.seen >= ENOUGH:
+            self._pace.append(ratio - cell.factor)
+            self._common.learn(ratio - cell.factor, self._noise)
+        self.version += cell.learn(ratio - pace, self._noise)
 
     def known(self, depth: int, batch_size: int) -> bool:
         """Whether enough steps of this depth were seen at about this batch size."""

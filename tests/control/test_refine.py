@@ -70,6 +70,34 @@ def test_memory_is_bounded_and_the_latest_steps_count() -> None:
     assert sum(len(cell.ratios) for cell in live._cells.values()) == 64
 
 
+@given(st.lists(st.tuples(st.integers(1, 60), st.floats(0.6, 2.5)), min_size=1, max_size=12))
+def test_machine_that_changes_its_pace_moves_no_break_even(bursts: list[tuple[int, float]]) -> None:
+    """Slow and fast stretches of any length, one depth in use and the other seen now and then."""
+    live = LiveCosts(PROFILE)
+    for depth in (0, 3):
+        for _ in range(64):
+            live.learn(depth, 1, PROFILE.time_ms(depth, 1))
+    for length, pace in bursts:
+        for step in range(length):
+            depth = 0 if step % 16 == 15 else 3
+            live.learn(depth, 1, pace * PROFILE.time_ms(depth, 1))
+    assert live.break_even(3, 1) == pytest.approx(PROFILE.break_even(3, 1), rel=0.05)
+
+
+def test_depth_that_became_slower_than_the_others_is_told_from_a_slow_machine() -> None:
+    """Steps of the others beside it show which of the two it is."""
+    live = LiveCosts(PROFILE)
+    for depth in (0, 3):
+        for _ in range(64):
+            live.learn(depth, 1, PROFILE.time_ms(depth, 1))
+    for step in range(2000):
+        depth = 0 if step % 16 == 15 else 3
+        live.learn(depth, 1, (1.0 if depth == 0 else 1.4) * PROFILE.time_ms(depth, 1))
+    assert live.break_even(3, 1) == pytest.approx(1.4 * PROFILE.break_even(3, 1), rel=0.05)
+    assert live.time_ms(0, 1) == pytest.approx(10.0, rel=0.05)
+    assert live.time_ms(3, 1) == pytest.approx(1.4 * 16.0, rel=0.05)
+
+
 def test_what_the_profile_does_not_know_is_passed_over() -> None:
     """Depths without a row, and clocks that stood still."""
     live = LiveCosts(PROFILE)
