@@ -1,6 +1,8 @@
 """What the plugin costs a server, on the real engine on the CPU with the demo model.
 
-Two comparisons, each of launches in turned order, judged by the server's own step times:
+Two comparisons, judged by the servers' own step times. The servers of a comparison all run, but all
+of them but one are always suspended; they take turns, in turned order, so that a machine that slows
+down slows all of them:
 
 - plain decoding by a server that could draft with STANDALONE: with SGLang's forward of the draft
   model over each new token, and without it (``Warmth``), against a server without a drafter;
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import statistics
 import sys
 import tempfile
@@ -23,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from steered import CLASSES, calibrate, config_of, say, serving
+from steered import CLASSES, asleep, awake, calibrate, config_of, say, serving
 
 from autospec.config import PLAIN, SpecConfig
 from autospec.control.status import read_status, status_path
@@ -34,6 +37,9 @@ MOST_RECORDING: Final = 0.02
 #: The variable by which SGLang leaves the draft model out at depth 0.
 SKIP: Final = "SGLANG_SPEC_SKIP_ZERO_STEP_DRAFT_EXTEND"
 FLUSHED_STEPS: Final = 20_000
+LOADS: Final = (1, 4)
+#: Time that the plugin takes at most to write its status, in s.
+SETTLE_S: Final = 1.5
 #: Step times in ms of one arm: concurrency -> a value a round.
 Times = dict[int, list[float]]
 
@@ -54,20 +60,27 @@ class Arm:
 
 
 def step_times(arms: tuple[Arm, ...], label: str, rounds: int, folder: Path) -> dict[str, Times]:
-    """Step times of each arm, the arms in turned order."""
+    """Step times of each arm, the arms in turned order; all servers run, one is awake."""
     found: dict[str, Times] = {arm.name: {} for arm in arms}
-    for place in range(rounds):
-        for arm in arms if place % 2 == 0 else reversed(arms):
-            with serving(arm.config, arm.variables, folder / "server.log", "bfloat16") as server:
-                rows = asyncio.run(calibrate(server.url, arm.config, label))
-                time.sleep(1.5)
+    with contextlib.ExitStack() as stack:
+        servers = {}
+        for place, arm in enumerate(arms):
+            log = folder / f"{place}.log"
+            server = stack.enter_context(serving(arm.config, arm.variables, log, "bfloat16"))
+            servers[arm.name] = stack.enter_context(asleep(server))
+        for place in range(rounds):
+            for arm in arms if place % 2 == 0 else reversed(arms):
+                server = servers[arm.name]
+                with awake(server):
+                    rows = asyncio.run(calibrate(server.url, arm.config, label, LOADS))
+                    time.sleep(SETTLE_S)
+                for row in rows:
+                    found[arm.name].setdefault(row.concurrency, []).append(row.step_time_ms)
+                shown = "  ".join(f"{row.step_time_ms:6.1f}@{row.batch_size:.1f}" for row in rows)
                 status = status_path(server.port)
                 own = read_status(status).decision_us if status.is_file() else None
-            for row in rows:
-                found[arm.name].setdefault(row.concurrency, []).append(row.step_time_ms)
-            shown = "  ".join(f"{row.step_time_ms:6.1f}@{row.batch_size:.1f}" for row in rows)
-            counted = "" if own is None else f"; the plugin counts {own:.0f} us a step"
-            say(f"  round {place + 1} {arm.name:<28} {shown} ms{counted}")
+                counted = "" if own is None else f"; the plugin counts {own:.0f} us a step"
+                say(f"  round {place + 1} {arm.name:<28} {shown} ms{counted}")
     return found
 
 
@@ -97,7 +110,7 @@ def flush_us(folder: Path) -> float:
 def main() -> int:
     """Run both comparisons."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=6)
     options = parser.parse_args()
     chain, ngram = config_of("STANDALONE"), config_of("NGRAM")
     with tempfile.TemporaryDirectory(prefix="plugin-costs-") as name:

@@ -20,15 +20,16 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import psutil
 from steered import (
     CLASSES,
     PHASES,
+    asleep,
+    awake,
     calibrate,
     closed_loop,
     config_of,
@@ -84,36 +85,6 @@ class Round:
     collapse: int | None = None
     back: int | None = None
     decision_us: float = 0.0
-
-
-@contextlib.contextmanager
-def awake(server: ServerProcess) -> Iterator[None]:
-    """Let one server run for a while; it is suspended before and after."""
-    family = _family(server)
-    for process in family:
-        process.resume()
-    try:
-        yield
-    finally:
-        for process in family:
-            process.suspend()
-
-
-def _family(server: ServerProcess) -> list[psutil.Process]:
-    first = psutil.Process(server.pid)
-    return [first, *first.children(recursive=True)]
-
-
-@contextlib.contextmanager
-def asleep(server: ServerProcess) -> Iterator[ServerProcess]:
-    """A server suspended until it is woken, and awake for its end."""
-    for process in _family(server):
-        process.suspend()
-    try:
-        yield server
-    finally:
-        for process in _family(server):
-            process.resume()
 
 
 def one_round(method: str, options: argparse.Namespace, folder: Path, *, turned: bool) -> Round:
@@ -181,12 +152,11 @@ async def parts_of(
     """
     async with EngineClient(url) as client:
         easy, hard = [await requests_of(client, label, options.tokens) for label in CLASSES[method]]
-    half, length = len(easy) // 2, options.requests // options.parts
-    found = []
+    half, found = len(easy) // 2, []
     for part in (easy[:half], hard, easy[half:]):
         wanted = (part * (1 + options.requests // len(part)))[: options.requests]
-        wanted = part[: options.requests] if part is hard else wanted
-        step = min(length, len(wanted) // options.parts)
+        wanted = part[: options.hard_requests] if part is hard else wanted
+        step = len(wanted) // options.parts
         found.append([wanted[place * step :][:step] for place in range(options.parts)])
     return tuple(found)
 
@@ -257,7 +227,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--methods", nargs="+", default=list(CLASSES), choices=list(CLASSES))
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--requests", type=int, default=120, help="a phase, at most")
+    parser.add_argument("--requests", type=int, default=120, help="an easy phase")
+    parser.add_argument("--hard-requests", type=int, default=120, help="of the other, at most")
     parser.add_argument("--parts", type=int, default=3, help="of a phase")
     parser.add_argument("--tokens", type=int, default=160, help="longest answer")
     parser.add_argument("--concurrency", type=int, default=4)

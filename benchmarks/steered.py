@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import psutil
+
 from autospec import demo
 from autospec.config import PLAIN, SpecConfig
 from autospec.engine import cpu
@@ -72,6 +74,36 @@ def serving(
             forget_status(server.port)
 
 
+@contextlib.contextmanager
+def awake(server: ServerProcess) -> Iterator[None]:
+    """Let one server run for a while; it is suspended before and after."""
+    family = _family(server)
+    for process in family:
+        process.resume()
+    try:
+        yield
+    finally:
+        for process in family:
+            process.suspend()
+
+
+def _family(server: ServerProcess) -> list[psutil.Process]:
+    first = psutil.Process(server.pid)
+    return [first, *first.children(recursive=True)]
+
+
+@contextlib.contextmanager
+def asleep(server: ServerProcess) -> Iterator[ServerProcess]:
+    """A server suspended until it is woken, and awake for its end."""
+    for process in _family(server):
+        process.suspend()
+    try:
+        yield server
+    finally:
+        for process in _family(server):
+            process.resume()
+
+
 async def requests_of(client: EngineClient, label: str, tokens: int) -> list[Request]:
     """The demo prompts of one class."""
     lines = demo.prompts_path().read_text(encoding="utf-8").splitlines()
@@ -100,12 +132,14 @@ async def closed_loop(client: EngineClient, requests: Sequence[Request], width: 
     return tokens / (time.perf_counter() - began)
 
 
-async def calibrate(url: str, config: SpecConfig, label: str) -> tuple[StepTime, ...]:
+async def calibrate(
+    url: str, config: SpecConfig, label: str, widths: Sequence[int] = CALIBRATION
+) -> tuple[StepTime, ...]:
     """Step times by batch size, by the server's own count."""
     rows: list[StepTime] = []
     async with EngineClient(url) as client:
         requests = await requests_of(client, label, 48)
-        for width in CALIBRATION:
+        for width in widths:
             await client.flush()
             # The server publishes its counts every 15 steps and when it falls idle.
             await asyncio.sleep(0.5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,11 @@ from tests.real_engine import Answers, ask, serving, write_eagle
 # A busy machine is no failure of the code.
 settings.register_profile("autospec", deadline=None)
 settings.load_profile("autospec")
+
+# A shell starts its background jobs with SIGINT ignored, and what they start inherits that: tests
+# that interrupt a command would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
