@@ -37,7 +37,7 @@ _MAD: Final = 1.4826
 
 
 class _Cell:
-    """The last ratios of one kind of step, as logarithms, and the correction that they speak for."""
+    """The last ratios of one kind of step, as logarithms, and what they correct."""
 
     def __init__(self) -> None:
         self.ratios: deque[float] = deque(maxlen=_REMEMBERED)
