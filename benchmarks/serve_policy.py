@@ -151,7 +151,12 @@ async def parts_of(
     Easy prompts come again and again. Hard ones come once: NGRAM remembers what it has seen.
     """
     async with EngineClient(url) as client:
-        easy, hard = [await requests_of(client, label, options.tokens) for label in CLASSES[method]]
+        easy, hard = [
+            await requests_of(client, label, tokens)
+            for label, tokens in zip(
+                CLASSES[method], (options.tokens, options.hard_tokens), strict=True
+            )
+        ]
     half, found = len(easy) // 2, []
     for part in (easy[:half], hard, easy[half:]):
         wanted = (part * (1 + options.requests // len(part)))[: options.requests]
@@ -230,7 +235,8 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=120, help="an easy phase")
     parser.add_argument("--hard-requests", type=int, default=120, help="of the other, at most")
     parser.add_argument("--parts", type=int, default=3, help="of a phase")
-    parser.add_argument("--tokens", type=int, default=160, help="longest answer")
+    parser.add_argument("--tokens", type=int, default=96, help="an easy answer")
+    parser.add_argument("--hard-tokens", type=int, default=160, help="another")
     parser.add_argument("--concurrency", type=int, default=4)
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--json", type=Path, help="file for all figures")
