@@ -26,7 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from steered import CLASSES, asleep, awake, calibrate, config_of, say, serving
+from steered import CLASSES, calibrate, config_of, say, serving
+from turns import asleep, awake
 
 from autospec.config import PLAIN, SpecConfig
 from autospec.control.status import read_status, status_path

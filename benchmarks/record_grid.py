@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import random
 import re
@@ -16,11 +17,13 @@ import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
+
+from turns import asleep, awake
 
 from autospec import demo, schema
 from autospec.config import PLAIN, SpecConfig
@@ -35,6 +38,7 @@ from autospec.evidence import Target, WorkloadSummary
 from autospec.measure.harness import Harness, PassPlan
 from autospec.measure.split import Parts, split
 from autospec.measure.workload import Workload, read_workload
+from autospec.measurement import Run
 from autospec.tune.grid import Grid, GridHeader, GridRow, read_grid, row_of, text_of
 from autospec.tuning.prepare import describe_environment
 
@@ -127,60 +131,96 @@ def header(parts: Parts, repeats: int, order: tuple[SpecConfig, ...]) -> GridHea
     )
 
 
-async def passes(
-    server: ServerProcess, parts: Parts, number: int, config: SpecConfig, repeats: int
-) -> list[GridRow]:
-    """All passes of one launch; the loads take turns."""
-    rows = []
+async def one_pass(server: ServerProcess, parts: Parts, level: int, repeat: int) -> Run:
+    """One pass, after a warm-up: the server has just been woken."""
+    plan = PassPlan(
+        (level,), requests_per_pass=PASS_PROMPTS[level], warmup_new_tokens=WARMUP_NEW_TOKENS
+    )
     async with EngineClient(server.url) as client:
-        harnesses = {
-            level: Harness(
-                client,
-                parts,
-                plan=PassPlan(
-                    (level,), requests_per_pass=count, warmup_new_tokens=WARMUP_NEW_TOKENS
-                ),
-            )
-            for level, count in PASS_PROMPTS.items()
-        }
-        for harness in harnesses.values():
-            await harness.render()
-        for repeat in range(repeats):
-            for level, harness in harnesses.items():
-                begin_s = time.monotonic()
-                run = await harness.run_pass("tune", level, repeat)
-                pass_s = time.monotonic() - begin_s
-                launch_s = server.launch_s or 0.0
-                rows.append(row_of(number, config, run, launch_s=launch_s, pass_s=pass_s))
-    return rows
+        harness = Harness(client, parts, plan=plan)
+        await harness.render()
+        return await harness.run_pass("tune", level, repeat)
 
 
-def record(number: int, config: SpecConfig, parts: Parts, repeats: int) -> list[GridRow]:
-    """One launch: its rows, or as many that say why there are none."""
+def serving(config: SpecConfig, log: Path) -> ServerProcess:
+    """A server that starts when it is entered."""
     deployment = Deployment(
         model=str(demo.model_path()),
         device="cpu",
         dtype=DTYPE,
         max_running_requests=48,
         mem_fraction_static=0.2,
+        max_total_tokens=16384,
         context_length=1024,
     )
     served = replace(config, draft_model=str(DRAFT.resolve())) if config.draft_model else config
-    try:
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            ServerProcess(
-                server_args(deployment, served),
-                environment=cpu.environment(),
-                log_path=Path(folder) / "server.log",
-            ) as server,
-        ):
-            return asyncio.run(passes(server, parts, number, config, repeats))
-    except AutospecError as error:
-        reason = re.sub(r"(/[\w.+-]+)+", "PATH", " ".join(str(error).split()))
+    return ServerProcess(
+        server_args(deployment, served), environment=cpu.environment(), log_path=log
+    )
+
+
+class Group:
+    """Launches that are measured side by side.
+
+    Args:
+        configs: launch -> what it runs.
+        parts: the prompts.
+        repeats: passes of each cell.
+    """
+
+    def __init__(self, configs: dict[int, SpecConfig], parts: Parts, repeats: int) -> None:
+        self._configs = configs
+        self._parts = parts
+        self._repeats = repeats
+        self._rows: dict[int, list[GridRow]] = {number: [] for number in configs}
+        self._failed: dict[int, str] = {}
+
+    def record(self) -> dict[int, list[GridRow]]:
+        """Launch -> its rows, or as many that say why there are none."""
+        with contextlib.ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            servers: dict[int, ServerProcess] = {}
+            for number, config in self._configs.items():
+                with self._noting(number):
+                    server = stack.enter_context(serving(config, folder / f"{number}.log"))
+                    servers[number] = stack.enter_context(asleep(server))
+            for repeat in range(self._repeats):
+                for level in PASS_PROMPTS:
+                    for number in sorted(servers, reverse=repeat % 2 == 1):
+                        self._turn(number, servers[number], level, repeat)
+        return {number: self._all_of(number) for number in self._configs}
+
+    def _turn(self, number: int, server: ServerProcess, level: int, repeat: int) -> None:
+        if number in self._failed:
+            return
+        with self._noting(number), awake(server):
+            begin_s = time.monotonic()
+            run = asyncio.run(one_pass(server, self._parts, level, repeat))
+            row = row_of(
+                number,
+                self._configs[number],
+                run,
+                launch_s=server.launch_s or 0.0,
+                pass_s=time.monotonic() - begin_s,
+            )
+            self._rows[number].append(row)
+
+    @contextlib.contextmanager
+    def _noting(self, number: int) -> Iterator[None]:
+        """What goes wrong is the launch's result."""
+        try:
+            yield
+        except AutospecError as error:
+            reason = re.sub(r"(/[\w.+-]+)+", "PATH", " ".join(str(error).split()))
+            self._failed[number] = reason or type(error).__name__
+
+    def _all_of(self, number: int) -> list[GridRow]:
+        reason = self._failed.get(number)
+        if reason is None:
+            return self._rows[number]
         return [
-            GridRow(number, config, level, repeat, "failed", reason or type(error).__name__)
-            for repeat in range(repeats)
+            GridRow(number, self._configs[number], level, repeat, "failed", reason)
+            for repeat in range(self._repeats)
             for level in PASS_PROMPTS
         ]
 
@@ -202,21 +242,23 @@ def begin(path: Path, head: GridHeader) -> Grid:
     return found
 
 
-def make(path: Path, grid: Grid, parts: Parts, most: int) -> None:
-    """Make the launches that the file lacks, at most so many; each adds its rows when done."""
-    done = grid.finished()
-    left = [n for n in range(len(grid.header.launches)) if n not in done][:most]
+def make(path: Path, grid: Grid, parts: Parts, most: int, together: int) -> None:
+    """Make the launches that the file lacks, at most so many; a group adds its rows when done."""
+    order, done = grid.header.launches, grid.finished()
+    left = [n for n in range(len(order)) if n not in done][:most]
     begin_s = time.monotonic()
-    for place, number in enumerate(left, start=1):
-        config = grid.header.launches[number]
-        rows = record(number, config, parts, grid.header.repeats)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(text_of(rows))
-        used_s = time.monotonic() - begin_s
-        rest_s = used_s / place * (len(left) - place)
+    for place in range(0, len(left), together):
+        numbers = left[place : place + together]
+        group = Group({n: order[n] for n in numbers}, parts, grid.header.repeats)
+        for number, rows in group.record().items():
+            with path.open("a", encoding="utf-8") as file:
+                file.write(text_of(rows))
+            sys.stderr.write(f"launch {number}, {order[number].label}: {shown(rows)}\n")
+        made, used_s = place + len(numbers), time.monotonic() - begin_s
+        rest_s = used_s / made * (len(left) - made)
         sys.stderr.write(
-            f"{len(done) + place} of {len(grid.header.launches)} launches, {used_s / place:.0f} s "
-            f"each, about {rest_s / 60:.0f} min more: {config.label}: {shown(rows)}\n"
+            f"{len(done) + made} of {len(order)} launches, {used_s / made:.0f} s each, about "
+            f"{rest_s / 60:.0f} min more\n"
         )
 
 
@@ -242,6 +284,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0, help="of the order of the launches")
     parser.add_argument("--launches", type=int, default=1000, help="make at most so many now")
+    parser.add_argument(
+        "--together", type=int, default=5, help="launches side by side; 3.5 GiB each"
+    )
     parser.add_argument("--prompts", type=Path, help="only write the prompts, for autospec tune")
     options = parser.parse_args()
     if options.prompts:
@@ -250,7 +295,7 @@ def main() -> None:
     parts = split(workload(), options.seed, max_concurrency=max(PASS_PROMPTS))
     order = launches(DRAFT.name, options.seed)
     grid = begin(options.file, header(parts, options.repeats, order))
-    make(options.file, grid, parts, options.launches)
+    make(options.file, grid, parts, options.launches, options.together)
 
 
 if __name__ == "__main__":

@@ -28,8 +28,6 @@ from typing import Any, Final
 from steered import (
     CLASSES,
     PHASES,
-    asleep,
-    awake,
     calibrate,
     closed_loop,
     config_of,
@@ -38,6 +36,7 @@ from steered import (
     say,
     serving,
 )
+from turns import asleep, awake
 
 from autospec.config import PLAIN
 from autospec.control.status import PluginStatus, read_status, status_path

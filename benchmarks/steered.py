@@ -10,8 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-import psutil
-
 from autospec import demo
 from autospec.config import PLAIN, SpecConfig
 from autospec.engine import cpu
@@ -72,36 +70,6 @@ def serving(
             yield server
         finally:
             forget_status(server.port)
-
-
-@contextlib.contextmanager
-def awake(server: ServerProcess) -> Iterator[None]:
-    """Let one server run for a while; it is suspended before and after."""
-    family = _family(server)
-    for process in family:
-        process.resume()
-    try:
-        yield
-    finally:
-        for process in family:
-            process.suspend()
-
-
-def _family(server: ServerProcess) -> list[psutil.Process]:
-    first = psutil.Process(server.pid)
-    return [first, *first.children(recursive=True)]
-
-
-@contextlib.contextmanager
-def asleep(server: ServerProcess) -> Iterator[ServerProcess]:
-    """A server suspended until it is woken, and awake for its end."""
-    for process in _family(server):
-        process.suspend()
-    try:
-        yield server
-    finally:
-        for process in _family(server):
-            process.resume()
 
 
 async def requests_of(client: EngineClient, label: str, tokens: int) -> list[Request]:
