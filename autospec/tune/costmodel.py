@@ -41,15 +41,12 @@ class Expected:
     Attributes:
         log_ratio: of the throughput to plain decoding's, mean over the loads.
         spread: its standard deviation.
-        own_spread: standard deviation of the log throughput alone: what is not known of plain
-            decoding is left out.
         accept_length: tokens a step, bonus token included.
         step_ratio: time of a step over plain decoding's, geometric mean over the loads.
     """
 
     log_ratio: Floats
     spread: Floats
-    own_spread: Floats
     accept_length: Floats
     step_ratio: Floats
 
@@ -112,7 +109,6 @@ class CostModel:
         return Expected(
             log_ratio=(logs[:-1] - logs[-1]) / count,
             spread=ratios.std(axis=0) / count,
-            own_spread=samples[:, :-1].std(axis=0) / count,
             accept_length=lengths,
             step_ratio=np.exp((steps[:-1] - steps[-1]) / count),
         )

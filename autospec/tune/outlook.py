@@ -111,7 +111,7 @@ class Outlook:
             missed, spread = residual.predict(self.rows)
             mean = mean + missed
             spread = np.where(self.untried(told), np.maximum(spread, _UNTRIED), spread)
-        return Forecast(base, expected, mean, np.hypot(spread, expected.own_spread))
+        return Forecast(base, expected, mean, np.hypot(spread, expected.spread))
 
     def with_pending(
         self, told: Mapping[int, Told], plain: Told | None, pending: Collection[int]
