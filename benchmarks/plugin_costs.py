@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from steered import CLASSES, calibrate, config_of, say, serving
+from steered import CLASSES, SETTLE_S, calibrate, config_of, say, serving
 from turns import asleep, awake
 
 from autospec.config import PLAIN, SpecConfig
@@ -39,8 +39,6 @@ MOST_RECORDING: Final = 0.02
 SKIP: Final = "SGLANG_SPEC_SKIP_ZERO_STEP_DRAFT_EXTEND"
 FLUSHED_STEPS: Final = 20_000
 LOADS: Final = (1, 4)
-#: Time that the plugin takes at most to write its status, in s.
-SETTLE_S: Final = 1.5
 #: Step times in ms of one arm: concurrency -> a value a round.
 Times = dict[int, list[float]]
 

@@ -1,8 +1,10 @@
 """Record every configuration of the CPU demo at every load: what a search is tried on.
 
 Plain decoding is launched first, halfway and last, so that the grid shows the machine's noise; the
-other launches come in an order drawn from a seed. Within a launch the loads take turns, repeat by
-repeat. A run that finds its file goes on with it: a launch is written when it is done, whole.
+other launches come in an order drawn from a seed. Several are measured side by side: their servers
+all run, one is awake, and they take turns pass by pass, in turned order, so that a machine that
+slows down slows all of them. A run that finds its file goes on with it: launches are written whole,
+when their group is done.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from typing import Any, Final
 from steered import (
     CLASSES,
     PHASES,
+    SETTLE_S,
     calibrate,
     closed_loop,
     config_of,
@@ -51,8 +52,6 @@ LEAST_OF_BETTER: Final = 0.97
 MOST_STEPS: Final = {"collapse": 50, "return": 200}
 MOST_OVERHEAD: Final = 0.01
 ARMS: Final = ("plain", "static", "autospec")
-#: Time that the plugin takes at most to write its status, in s.
-SETTLE_S: Final = 1.5
 
 
 @dataclass(slots=True)
@@ -149,17 +148,17 @@ async def parts_of(
 
     Easy prompts come again and again. Hard ones come once: NGRAM remembers what it has seen.
     """
+    labels = CLASSES[method]
     async with EngineClient(url) as client:
-        easy, hard = [
-            await requests_of(client, label, tokens)
-            for label, tokens in zip(
-                CLASSES[method], (options.tokens, options.hard_tokens), strict=True
-            )
-        ]
+        easy = await requests_of(client, labels[0], options.tokens)
+        hard = await requests_of(client, labels[1], options.hard_tokens)
     half, found = len(easy) // 2, []
-    for part in (easy[:half], hard, easy[half:]):
-        wanted = (part * (1 + options.requests // len(part)))[: options.requests]
-        wanted = part[: options.hard_requests] if part is hard else wanted
+    count: int = options.requests
+
+    def filled(part: list[Request]) -> list[Request]:
+        return (part * (1 + count // len(part)))[:count]
+
+    for wanted in (filled(easy[:half]), hard[: options.hard_requests], filled(easy[half:])):
         step = len(wanted) // options.parts
         found.append([wanted[place * step :][:step] for place in range(options.parts)])
     return tuple(found)

@@ -33,6 +33,8 @@ from autospec.tuning.steer import forget_status
 CLASSES: Final = {"NGRAM": ("edit", "chat"), "STANDALONE": ("mail", "chat")}
 PHASES: Final = ("easy", "hard", "easy again")
 CALIBRATION: Final = (1, 2, 4, 8)
+#: Time that the plugin takes at most to write its status, in s.
+SETTLE_S: Final = 1.5
 
 
 def say(line: str) -> None:

@@ -6,7 +6,7 @@ What is compared is then measured side by side, so that a machine that slows dow
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import psutil
 
@@ -14,30 +14,32 @@ from autospec.engine.server import ServerProcess
 
 
 @contextlib.contextmanager
-def awake(server: ServerProcess) -> Iterator[None]:
-    """Let one server run for a while; it is suspended before and after."""
-    family = _family(server)
-    for process in family:
-        process.resume()
-    try:
-        yield
-    finally:
-        for process in family:
-            process.suspend()
-
-
-def _family(server: ServerProcess) -> list[psutil.Process]:
-    first = psutil.Process(server.pid)
-    return [first, *first.children(recursive=True)]
-
-
-@contextlib.contextmanager
 def asleep(server: ServerProcess) -> Iterator[ServerProcess]:
     """A server suspended until it is woken, and awake for its end."""
-    for process in _family(server):
-        process.suspend()
+    _each(server, psutil.Process.suspend)
     try:
         yield server
     finally:
-        for process in _family(server):
-            process.resume()
+        _each(server, psutil.Process.resume)
+
+
+@contextlib.contextmanager
+def awake(server: ServerProcess) -> Iterator[None]:
+    """Let one server run for a while; it is suspended before and after."""
+    _each(server, psutil.Process.resume)
+    try:
+        yield
+    finally:
+        _each(server, psutil.Process.suspend)
+
+
+def _each(server: ServerProcess, act: Callable[[psutil.Process], None]) -> None:
+    """Act on all processes of a server that are left: one that ended is its client's to notice."""
+    try:
+        first = psutil.Process(server.pid)
+        family = [first, *first.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return
+    for process in family:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            act(process)

@@ -22,6 +22,7 @@ from typing import Final
 from steered import (
     CLASSES,
     PHASES,
+    SETTLE_S,
     calibrate,
     closed_loop,
     config_of,
@@ -39,8 +40,6 @@ from autospec.measurement import Request
 from autospec.profile import save_profile
 
 FACTORS: Final = (1.0, 0.5, 2.0)
-#: Time that the plugin takes at most to write its status, in s.
-SETTLE_S: Final = 1.5
 
 
 def measured(config: SpecConfig, label: str, folder: Path) -> list[StepTime]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import deque
+from itertools import islice
 from typing import Final
 
 from autospec.control.costs import Costs
@@ -78,7 +79,6 @@ class LiveCosts(Costs):
         self._noise = max(noise, _NOISE)
         self._cells: dict[tuple[int, int], _Cell] = {}
         self._common = _Cell()
-        self._pace: deque[float] = deque(maxlen=_PACE_STEPS)
         self.version = 0
 
     @property
@@ -108,9 +108,9 @@ class LiveCosts(Costs):
         if cell is None:
             cell = self._cells[key] = _Cell()
         ratio = math.log(ms / self._costs.time_ms(depth, batch_size))
-        pace = statistics.median(self._pace) if self._pace else 0.0
+        latest = list(islice(reversed(self._common.ratios), _PACE_STEPS))
+        pace = statistics.median(latest) if latest else 0.0
         if cell.seen >= ENOUGH:
-            self._pace.append(ratio - cell.factor)
             self._common.learn(ratio - cell.factor, self._noise)
         self.version += cell.learn(ratio - pace, self._noise)
 
