@@ -151,7 +151,8 @@ def serving(config: SpecConfig, log: Path) -> ServerProcess:
         device="cpu",
         dtype=DTYPE,
         max_running_requests=48,
-        mem_fraction_static=0.2,
+        # The memory that is free is shared with the others of a group; the pool has a size of its own.
+        mem_fraction_static=0.6,
         max_total_tokens=16384,
         context_length=1024,
     )
@@ -213,7 +214,7 @@ class Group:
         try:
             yield
         except AutospecError as error:
-            reason = re.sub(r"(/[\w.+-]+)+", "PATH", " ".join(str(error).split()))
+            reason = re.sub(r"(?<!\w)(/[\w.+-]+)+", "PATH", " ".join(str(error).split()))
             self._failed[number] = reason or type(error).__name__
 
     def _all_of(self, number: int) -> list[GridRow]:
