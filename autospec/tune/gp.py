@@ -125,11 +125,11 @@ class Residual:
     Args:
         rows: of the trials, columns within [0, 1], shape (n, columns).
         residuals: values less the model's, shape (n,).
-        error: standard deviation of the values' noise.
+        errors: standard deviation of each value's noise, shape (n,).
         seed: of the model.
     """
 
-    def __init__(self, rows: Floats, residuals: Floats, error: float, seed: int) -> None:
+    def __init__(self, rows: Floats, residuals: Floats, errors: Floats, seed: int) -> None:
         spread = float(np.sqrt((residuals**2).mean()))
         amplitude = min(max(spread, _LEAST_SPREAD), _MOST_SPREAD)
         kernel = ConstantKernel(amplitude**2, (_LEAST_SPREAD**2, _MOST_SPREAD**2)) * Matern(
@@ -137,7 +137,7 @@ class Residual:
         )
         self._model = GaussianProcessRegressor(
             kernel=kernel,
-            alpha=max(error, _LEAST_NOISE) ** 2,
+            alpha=np.maximum(errors, _LEAST_NOISE) ** 2,
             optimizer="fmin_l_bfgs_b" if len(rows) >= _ENOUGH else None,
             random_state=seed,
         )

@@ -106,8 +106,8 @@ class Outlook:
         if told:
             rows = list(told)
             values = np.array([told[i].value for i in rows])
-            error = float(np.median([told[i].seen.error for i in rows]))
-            residual = Residual(self.rows[rows], values - mean[rows], error, self._seed)
+            errors = np.array([told[i].seen.error for i in rows])
+            residual = Residual(self.rows[rows], values - mean[rows], errors, self._seed)
             missed, spread = residual.predict(self.rows)
             mean = mean + missed
             spread = np.where(self.untried(told), np.maximum(spread, _UNTRIED), spread)

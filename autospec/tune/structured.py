@@ -97,14 +97,19 @@ class StructuredSampler:
         """The candidate told of which most is believed; None before anything ran.
 
         A value with noise is drawn towards what the others speak for: the best of many noisy values
-        is otherwise the luckiest.
+        is otherwise the luckiest. What leads plain decoding by less than the lead's standard error
+        is not preferred to it: to deploy nothing is the smaller mistake.
         """
         ran = list(self._results())
         if not ran:
             return None
         with threadpool_limits(1):
             mean = self._forecast().mean
-        return self._candidates[max(ran, key=lambda i: float(mean[i]))]
+        best, plain = max(ran, key=lambda i: float(mean[i])), self._index.get(PLAIN)
+        if plain in ran:
+            error = math.hypot(self._told[best].seen.error, self._told[plain].seen.error)
+            best = best if mean[best] - mean[plain] > error else plain
+        return self._candidates[best]
 
     def _ask_one(self) -> Proposal | None:
         if not self._open:

@@ -105,7 +105,7 @@ def _trial(
         1 + sum(rates) if steps else None,
         rates,
         steps or None,
-        error=_error(cells),
+        error=_error(cells, len(repeats[0])),
         launch_s=statistics.fmean(launches.values()),
         passes_s=sum(row.pass_s or 0.0 for rows in drawn for row in rows),
     )
@@ -132,11 +132,12 @@ def _load(rows: list[GridRow], cell: tuple[GridRow, ...]) -> LoadSeen:
     )
 
 
-def _error(cells: list[tuple[GridRow, ...]]) -> float:
+def _error(cells: list[tuple[GridRow, ...]], drawn: int) -> float:
+    """Standard error of a trial that draws so many passes of each cell."""
     squares = 0.0
     for cell in cells:
         logs = [math.log(row.output_throughput or 1.0) for row in cell]
-        squares += statistics.variance(logs) / len(logs) if len(logs) > 1 else 0.0
+        squares += statistics.variance(logs) / drawn if len(logs) > 1 else 0.0
     return math.sqrt(squares) / len(cells)
 
 

@@ -76,6 +76,27 @@ def test_a_law_without_a_knee_gets_none() -> None:
     assert fit_step_times(seen(linear, noise=0.01), METHODS).knee is None
 
 
+def test_between_two_shapes_the_knee_may_lie() -> None:
+    """A convex law lies below the chord of two of its points: so does what is expected."""
+    chains = [shape_of(SpecConfig("EAGLE3", n, 1, n + 1, "/e")) for n in range(1, 16)]
+    steep = [Timed(SHAPES[0], 1.0, 10.0), Timed(chains[3], 1.0, 24.0), Timed(chains[14], 1.0, 64.0)]
+    model = fit_step_times(steep, METHODS)
+    assert len(model.fits) > 1
+    near, between, far = (model.time(chains[n], 1.0)[0] for n in (3, 8, 14))
+    assert between < near + (far - near) * 5 / 11
+
+
+def test_samples_are_as_wide_as_the_standard_error() -> None:
+    """Draws spread over knees and parts as the standard error says."""
+    model = fit_step_times(seen(kneed, 0.02, SHAPES[:3]), METHODS)
+    asked = shape_of(SpecConfig("EAGLE3", 5, 2, 8, "/e"))
+    draws = np.random.default_rng(0).standard_normal((4000, model.num_coefficients))
+    sampled = model.times([asked], 16.0, draws)[:, 0]
+    mean, error = model.time(asked, 16.0)
+    assert float(sampled.mean()) == pytest.approx(mean, rel=0.1)
+    assert 0.5 * error < float(sampled.std()) < 1.5 * error
+
+
 def test_noise_shows_in_the_fit_error() -> None:
     """The fit error is about the noise of what was fitted."""
     model = fit_step_times(seen(linear, noise=0.03), METHODS)
@@ -113,7 +134,8 @@ def test_times_are_positive_and_never_fall_with_work(
 ) -> None:
     """Whatever was measured, more requests, tokens or passes never take less time."""
     model = fit_step_times([Timed(*item) for item in measured], METHODS)
-    assert (model.coefficients >= 0).all()
+    assert all((fit.coefficients >= 0).all() for fit in model.fits)
+    assert sum(fit.chance for fit in model.fits) == pytest.approx(1.0)
     chains = [shape_of(SpecConfig("EAGLE3", n, 1, n + 1, "/e")) for n in range(1, 8)]
     for batch in BATCHES:
         times = model.times(chains, batch)
