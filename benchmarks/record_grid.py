@@ -151,7 +151,7 @@ def serving(config: SpecConfig, log: Path) -> ServerProcess:
         device="cpu",
         dtype=DTYPE,
         max_running_requests=48,
-        # The memory that is free is shared with the others of a group; the pool has a size of its own.
+        # A share of the memory that the others of a group leave free; the pool has its own size.
         mem_fraction_static=0.6,
         max_total_tokens=16384,
         context_length=1024,

@@ -39,7 +39,8 @@ from autospec.tune.samplers import make_sampler
 from autospec.tune.seen import Seen
 from autospec.tune.shapes import method, shape_of
 from autospec.tune.space import SearchSpace, enumerate_space, parse_space
-from autospec.tune.steptime import StepTimes, Timed, fit_step_times
+from autospec.tune.stepparts import Timed
+from autospec.tune.steptime import StepTimes, fit_step_times
 from autospec.tune.structured import StructuredSampler
 from autospec.tune.tables import grid_problem
 from autospec.tune.worlds import make_world

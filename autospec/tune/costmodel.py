@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from autospec.tune.acceptance import AcceptanceCurve, Drafts, first_after, fit_acceptance
 from autospec.tune.seen import LoadSeen, Seen
 from autospec.tune.shapes import Shape
-from autospec.tune.steptime import StepTimes, Timed, fit_step_times
+from autospec.tune.stepparts import Timed
+from autospec.tune.steptime import StepTimes, fit_step_times
 
 __all__ = ["CostModel", "Expected", "fit_cost_model"]
 

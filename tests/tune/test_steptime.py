@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from autospec.config import PLAIN, SpecConfig
 from autospec.tune.shapes import Shape, shape_of
-from autospec.tune.steptime import StepTimes, Timed, fit_step_times
+from autospec.tune.stepparts import Timed
+from autospec.tune.steptime import StepTimes, fit_step_times
 
 SHAPES = [
     shape_of(PLAIN),
@@ -77,24 +78,20 @@ def test_a_law_without_a_knee_gets_none() -> None:
 
 
 def test_between_two_shapes_the_knee_may_lie() -> None:
-    """A convex law lies below the chord of two of its points: so does what is expected."""
+    """A convex law lies below the chord of two of its points: so does what is expected.
+
+    Samples come from each place of the knee as often as it has chance.
+    """
     chains = [shape_of(SpecConfig("EAGLE3", n, 1, n + 1, "/e")) for n in range(1, 16)]
     steep = [Timed(SHAPES[0], 1.0, 10.0), Timed(chains[3], 1.0, 24.0), Timed(chains[14], 1.0, 64.0)]
     model = fit_step_times(steep, METHODS)
     assert len(model.fits) > 1
     near, between, far = (model.time(chains[n], 1.0)[0] for n in (3, 8, 14))
     assert between < near + (far - near) * 5 / 11
-
-
-def test_samples_are_as_wide_as_the_standard_error() -> None:
-    """Draws spread over knees and parts as the standard error says."""
-    model = fit_step_times(seen(kneed, 0.02, SHAPES[:3]), METHODS)
-    asked = shape_of(SpecConfig("EAGLE3", 5, 2, 8, "/e"))
-    draws = np.random.default_rng(0).standard_normal((4000, model.num_coefficients))
-    sampled = model.times([asked], 16.0, draws)[:, 0]
-    mean, error = model.time(asked, 16.0)
-    assert float(sampled.mean()) == pytest.approx(mean, rel=0.1)
-    assert 0.5 * error < float(sampled.std()) < 1.5 * error
+    none = np.zeros((4000, model.num_coefficients))
+    sampled = model.times([chains[8]], 1.0, none)[:, 0]
+    assert len(np.unique(sampled)) > 1
+    assert float(sampled.mean()) == pytest.approx(between, rel=0.01)
 
 
 def test_noise_shows_in_the_fit_error() -> None:

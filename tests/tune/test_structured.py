@@ -231,6 +231,20 @@ def test_a_lucky_value_is_drawn_towards_the_model() -> None:
     assert sampler.best() != DEAR[4]
 
 
+@pytest.mark.parametrize(("error", "plain"), [(0.002, False), (0.1, True)])
+def test_what_leads_plain_within_its_error_is_not_chosen(error: float, plain: bool) -> None:
+    """To deploy nothing is the smaller mistake, unless the lead is beyond doubt."""
+    sampler = StructuredSampler([*SPACE, PLAIN], 0)
+    value, seen = show(CHAINS[0])
+    sampler.tell(CHAINS[0], value, replace(seen, error=error))
+    plain_speed = 0.96 * seen.loads[0].throughput
+    loads = (LoadSeen(1, plain_speed, 1.0, 1000 / plain_speed),)
+    sampler.tell(PLAIN, value + math.log(0.96), Seen(loads, error=error))
+    chosen = sampler.best()
+    assert chosen is not None
+    assert chosen.is_plain is plain
+
+
 def test_nothing_told_is_no_choice() -> None:
     """There is no best of nothing."""
     assert StructuredSampler(SPACE, 0).best() is None
