@@ -40,6 +40,13 @@ def request(prompt: int = 0, max_new_tokens: int = 32) -> Request:
     return Request(prompt, (*PROMPT, prompt), max_new_tokens, label="chat")
 
 
+async def answering(server: FakeSGLang, requests: int = 1) -> None:
+    """Wait until so many requests have tokens: on a busy machine no sleep is long enough."""
+    scheduler = server.server.scheduler
+    while sum(running.sent > 1 for running in scheduler.running) < requests:  # noqa: ASYNC110 -- another loop's list
+        await asyncio.sleep(0.01)
+
+
 @given(st.lists(st.integers(0, len(STREAM)), max_size=30))
 def test_events_do_not_depend_on_how_the_stream_is_cut(cuts: list[int]) -> None:
     """Cut at any bytes, a recorded stream gives the same events and its end mark."""
@@ -121,8 +128,8 @@ def test_a_busy_server_refuses_to_flush() -> None:
     """A flush that does not happen is an error, with the HTTP status."""
 
     async def story(client: EngineClient) -> None:
-        running = asyncio.create_task(client.generate(request()))
-        await asyncio.sleep(0.1)
+        running = asyncio.create_task(client.generate(request(max_new_tokens=150)))
+        await answering(server)
         try:
             await client.flush(timeout_s=0)
         finally:
@@ -140,8 +147,9 @@ def test_aborted_requests_become_records_with_an_error() -> None:
     """When the server gives all requests up, each record says so and keeps its chunks."""
 
     async def story(client: EngineClient) -> list[Any]:
-        running = [asyncio.create_task(client.generate(request(at))) for at in range(4)]
-        await asyncio.sleep(0.3)
+        asked = [request(at, max_new_tokens=150) for at in range(4)]
+        running = [asyncio.create_task(client.generate(one)) for one in asked]
+        await answering(server, len(asked))
         await client.abort_all()
         return list(await asyncio.gather(*running))
 
@@ -236,7 +244,7 @@ def test_silence_is_allowed_where_an_answer_comes_in_one_piece() -> None:
 
     async def story(client: EngineClient) -> Any:
         answer = asyncio.create_task(client.answer(request()))
-        await asyncio.sleep(0.2)
+        await answering(server)
         await client.flush()
         return await answer
 
