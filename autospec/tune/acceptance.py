@@ -24,6 +24,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from autospec.tune.normal import root_of
+
 __all__ = [
     "FIRST",
     "AcceptanceCurve",
@@ -112,9 +114,7 @@ class AcceptanceCurve:
 
     @cached_property
     def _root(self) -> Floats:
-        values, vectors = np.linalg.eigh(self.covariance)
-        root: Floats = vectors * np.sqrt(np.maximum(values, 0.0))
-        return root
+        return root_of(self.covariance)
 
     def lengths(
         self, depths: NDArray[np.int64], widths: Floats, draws: Floats | None = None

@@ -25,6 +25,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from autospec.tune.normal import root_of
 from autospec.tune.shapes import Shape
 from autospec.tune.stepparts import OWN, SHARED, Timed, design_of, prior_of, with_knee
 
@@ -80,9 +81,7 @@ class _Fit:
     @cached_property
     def root(self) -> Floats:
         """What turns standard normal draws into the coefficients' errors."""
-        values, vectors = np.linalg.eigh(self.covariance)
-        root: Floats = vectors * np.sqrt(np.maximum(values, 0.0))
-        return root
+        return root_of(self.covariance)
 
 
 @dataclass(frozen=True)
