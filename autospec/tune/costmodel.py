@@ -90,8 +90,6 @@ class CostModel:
         """Throughputs against plain decoding's, of shapes whose methods the fit knew."""
         size = self.step_times.num_coefficients
         draws = np.random.default_rng(0).standard_normal((_DRAWS, size))
-        # The first sample is the fit itself.
-        draws = np.vstack([np.zeros(size), draws])
         lengths, sampled = self._lengths(shapes)
         plain = Shape(shapes[0].method, 0, 0, 1, 1, 1.0) if shapes else None
         asked = [*shapes, *([plain] if plain else [])]
@@ -100,8 +98,7 @@ class CostModel:
         logs, steps = np.zeros(len(asked)), np.zeros(len(asked))
         samples = np.zeros((_DRAWS, len(asked)))
         for load in self.loads:
-            sampled_times = self.step_times.times(asked, load.batch_size, draws)
-            times, drawn = sampled_times[0], sampled_times[1:]
+            times, drawn = self.step_times.samples(asked, load.batch_size, draws)
             logs -= np.log(times / (load.batch_size * with_plain) + load.rest)
             samples -= np.log(drawn / (load.batch_size * sampled) + load.rest)
             steps += np.log(times)

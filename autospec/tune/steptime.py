@@ -37,23 +37,7 @@ Floats = NDArray[np.float64]
 #: nothing for it.
 _LEAST_FLOOR: Final = 0.05
 #: Tokens a step at which arithmetic may take over.
-KNEES: Final = (
-    4.0,
-    6.0,
-    8.0,
-    12.0,
-    16.0,
-    24.0,
-    32.0,
-    48.0,
-    64.0,
-    96.0,
-    128.0,
-    192.0,
-    256.0,
-    384.0,
-    512.0,
-)
+KNEES: Final[tuple[float, ...]] = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 #: Chance beforehand that there is no knee among the tokens that any shape verifies.
 _NO_KNEE: Final = 0.5
 #: A knee of less chance is left out.
@@ -109,37 +93,46 @@ class StepTimes:
         likeliest = max(self.fits, key=lambda fit: fit.chance).knee
         return likeliest if math.isfinite(likeliest) else None
 
-    def times(
-        self, shapes: Sequence[Shape], batch_size: float, draws: Floats | None = None
-    ) -> Floats:
+    def times(self, shapes: Sequence[Shape], batch_size: float) -> Floats:
         """Step times at one load.
 
         Args:
             shapes: of methods that the fit knew; shape (n,).
             batch_size: running requests.
-            draws: standard normal, shape (s, coefficients), for as many samples; none for the mean.
 
         Returns:
-            Shape (s, n), or (n,) without draws.
+            The mean over all places of the knee, shape (n,).
+        """
+        return self.samples(shapes, batch_size, np.zeros((0, self.num_coefficients)))[0]
+
+    def samples(
+        self, shapes: Sequence[Shape], batch_size: float, draws: Floats
+    ) -> tuple[Floats, Floats]:
+        """Step times at one load, and samples of what is not known of them.
+
+        Args:
+            shapes: as for ``times``.
+            batch_size: running requests.
+            draws: standard normal, shape (s, coefficients), for as many samples.
+
+        Returns:
+            The mean, shape (n,), and the samples, shape (s, n).
         """
         design = design_of(shapes, np.full(len(shapes), batch_size), self.methods)
         work = np.array([batch_size * shape.tokens for shape in shapes])
-        mean = np.zeros(len(shapes))
-        for fit in self.fits:
-            mean += fit.chance * (with_knee(design, work, fit.knee) @ fit.coefficients)
-        if draws is None:
-            return mean
+        mean, sampled = np.zeros(len(shapes)), np.zeros((len(draws), len(shapes)))
         # Each knee has as many samples as it has chance.
-        places = (np.arange(len(draws)) + 0.5) / len(draws)
+        places = (np.arange(len(draws)) + 0.5) / max(1, len(draws))
         owners = np.searchsorted(np.cumsum([fit.chance for fit in self.fits])[:-1], places)
-        sampled = np.zeros((len(draws), len(shapes)))
-        for place in np.unique(owners):
-            fit, mine = self.fits[place], owners == place
-            # A part below nothing is nothing, and a step below half the mean is no step.
-            parts = np.maximum(fit.coefficients[None, :] + draws[mine] @ fit.root.T, 0.0)
-            sampled[mine] = parts @ with_knee(design, work, fit.knee).T
-        bounded: Floats = np.maximum(sampled, 0.5 * mean[None, :])
-        return bounded
+        for place, fit in enumerate(self.fits):
+            placed = with_knee(design, work, fit.knee)
+            mean += fit.chance * (placed @ fit.coefficients)
+            mine = owners == place
+            if mine.any():
+                # A part below nothing is nothing, and a step below half the mean is no step.
+                parts = np.maximum(fit.coefficients[None, :] + draws[mine] @ fit.root.T, 0.0)
+                sampled[mine] = parts @ placed.T
+        return mean, np.maximum(sampled, 0.5 * mean[None, :])
 
     def time(self, shape: Shape, batch_size: float) -> tuple[float, float]:
         """Step time of one shape at one load, and its standard error."""

@@ -95,3 +95,18 @@ def test_a_throughput_alone_is_enough() -> None:
     plain = show(PLAIN, timed=False)
     model = fit_cost_model([plain, (shape, Seen(full.loads))], shapes)
     assert math.isfinite(model.expect(shapes).log_ratio[1])
+
+
+def test_expected_steps_are_the_mean_over_all_knees() -> None:
+    """Where no knee is sure, no single one's times are taken for what is expected."""
+    shapes = [shape_of(CHAINS[n]) for n in (2, 4, 6)]
+    model = fit_cost_model([show(PLAIN), show(CHAINS[1]), show(CHAINS[8])], shapes)
+    assert len(model.step_times.fits) > 1
+    plain = shape_of(PLAIN)
+    for place, shape in enumerate(shapes):
+        logs = [
+            math.log(model.step_times.time(shape, load)[0] / model.step_times.time(plain, load)[0])
+            for load in LOADS
+        ]
+        expected = model.expect(shapes).step_ratio[place]
+        assert expected == pytest.approx(math.exp(sum(logs) / len(logs)))

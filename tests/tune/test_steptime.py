@@ -89,7 +89,7 @@ def test_between_two_shapes_the_knee_may_lie() -> None:
     near, between, far = (model.time(chains[n], 1.0)[0] for n in (3, 8, 14))
     assert between < near + (far - near) * 5 / 11
     none = np.zeros((4000, model.num_coefficients))
-    sampled = model.times([chains[8]], 1.0, none)[:, 0]
+    sampled = model.samples([chains[8]], 1.0, none)[1][:, 0]
     assert len(np.unique(sampled)) > 1
     assert float(sampled.mean()) == pytest.approx(between, rel=0.01)
 
