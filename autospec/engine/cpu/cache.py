@@ -8,7 +8,7 @@ import ctypes
 import torch
 
 from autospec.engine.cpu.checks import INTEGER, check, check_room, check_tensor
-from autospec.engine.cpu.tokens import expand
+from autospec.engine.cpu.tokens import Integers, expand
 
 __all__ = [
     "assign_draft_cache_locs_contiguous_cpu",
@@ -80,8 +80,8 @@ def assign_req_to_token_pool_cpu(
     rows, columns = _ranges(
         kernel, req_pool_indices, req_to_token, start_offset, end_offset, pool_len
     )
-    check_tensor(kernel, "out_cache_loc", out_cache_loc, dtypes=_INT64, shape=(rows.numel(),))
-    req_to_token[rows, columns] = out_cache_loc.to(torch.int32)
+    check_tensor(kernel, "out_cache_loc", out_cache_loc, dtypes=_INT64, shape=(rows.size,))
+    req_to_token.numpy()[rows, columns] = out_cache_loc.numpy()
 
 
 def assign_extend_cache_locs_cpu(
@@ -109,8 +109,8 @@ def assign_extend_cache_locs_cpu(
     rows, columns = _ranges(
         kernel, req_pool_indices, req_to_token, start_offset, end_offset, pool_len
     )
-    check_room(kernel, out_cache_loc, rows.numel(), _INT64)
-    out_cache_loc[: rows.numel()] = req_to_token[rows, columns]
+    check_room(kernel, out_cache_loc, rows.size, _INT64)
+    out_cache_loc.numpy()[: rows.size] = req_to_token.numpy()[rows, columns]
 
 
 def assign_draft_cache_locs_contiguous_cpu(
@@ -139,8 +139,8 @@ def assign_draft_cache_locs_contiguous_cpu(
     kernel = "assign_draft_cache_locs_contiguous_cpu"
     ends = seq_lens + topk * num_steps
     rows, columns = _ranges(kernel, req_pool_indices, req_to_token, seq_lens, ends, pool_len)
-    check_room(kernel, out_cache_loc, rows.numel(), _INT64)
-    out_cache_loc[: rows.numel()] = req_to_token[rows, columns]
+    check_room(kernel, out_cache_loc, rows.size, _INT64)
+    out_cache_loc.numpy()[: rows.size] = req_to_token.numpy()[rows, columns]
 
 
 def build_draft_decode_metadata_cpu(
@@ -194,6 +194,8 @@ def copy_all_layer_kv_cache_cpu(
 ) -> None:
     """Copy cache rows within each layer's buffers, as if all were read before any is written.
 
+    Tokens of a chain are where they belong already: nothing is copied if that holds for all.
+
     Args:
         data_ptrs: ``[buffers]``, address of each buffer. The caller vouches for them.
         strides: ``[buffers]``, bytes of one row of each.
@@ -209,14 +211,15 @@ def copy_all_layer_kv_cache_cpu(
     check_tensor(
         kernel, "strides", strides, dtypes=(*INTEGER, torch.uint64), shape=tuple(data_ptrs.shape)
     )
-    if tgt_loc.numel() == 0:
+    target, source = tgt_loc.long(), src_loc.long()
+    if torch.equal(target, source):
         return
-    both = torch.cat((tgt_loc.view(-1), src_loc.view(-1)))
+    both = torch.cat((target, source))
     first, last = (int(bound) for bound in both.aminmax())
     check(first >= 0, kernel, f"row {first} is negative")
     for address, row_bytes in zip(data_ptrs.tolist(), strides.tolist(), strict=True):
         rows = _rows_at(address, last + 1, row_bytes)
-        rows.index_copy_(0, tgt_loc.long(), rows.index_select(0, src_loc))
+        rows.index_copy_(0, target, rows.index_select(0, source))
 
 
 def _ranges(
@@ -226,18 +229,19 @@ def _ranges(
     starts: torch.Tensor,
     ends: torch.Tensor,
     pool_len: int,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[Integers, Integers]:
     """Row and column in the table of each token of each request's range."""
     requests = tuple(req_pool_indices.shape)
     _check_table(kernel, table, pool_len)
     check_tensor(kernel, "req_pool_indices", req_pool_indices, dtypes=INTEGER, shape=(None,))
     check_tensor(kernel, "start", starts, dtypes=INTEGER, shape=requests)
     check_tensor(kernel, "end", ends, dtypes=INTEGER, shape=requests)
-    lengths = (ends - starts).long()
-    if lengths.numel():
-        fits = int(lengths.min()) >= 0 and int(starts.min()) >= 0 and int(ends.max()) <= pool_len
-        check(fits, kernel, f"ranges {starts.tolist()} to {ends.tolist()} leave 0..{pool_len}")
-    return expand(req_pool_indices.long(), starts.long(), lengths)
+    first, last = starts.numpy(), ends.numpy()
+    lengths = last - first
+    if lengths.size:
+        fits = bool(lengths.min() >= 0 and first.min() >= 0 and last.max() <= pool_len)
+        check(fits, kernel, f"ranges {first.tolist()} to {last.tolist()} leave 0..{pool_len}")
+    return expand(req_pool_indices.numpy(), first, lengths)
 
 
 def _check_table(kernel: str, table: torch.Tensor, pool_len: int) -> None:

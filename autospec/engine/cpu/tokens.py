@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from autospec.engine.cpu.checks import INTEGER, check_room, check_tensor
 
 __all__ = [
+    "Integers",
     "expand",
     "fill_accept_out_cache_loc_cpu",
     "fill_bonus_tokens_cpu",
     "rotate_input_ids_cpu",
 ]
+
+Integers: TypeAlias = NDArray[np.integer]
 
 _INT32, _INT64 = (torch.int32,), (torch.int64,)
 
@@ -89,19 +96,26 @@ def rotate_input_ids_cpu(
     check_tensor(kernel, "input_ids", input_ids, dtypes=INTEGER, shape=(None,))
     check_tensor(kernel, "extend_start_loc", extend_start_loc, dtypes=INTEGER, shape=(requests,))
     check_tensor(kernel, "topk_index", topk_index.view(-1), dtypes=INTEGER, shape=(requests,))
-    starts, lengths = extend_start_loc.long(), extend_seq_lens.long()
-    _, to = expand(torch.arange(requests), starts, (lengths - 1).clamp(min=0))
-    input_ids[to] = input_ids[to + 1]
-    place = starts + lengths - 1 if select_index is None else select_index.long()
+    tokens, starts, lengths = input_ids.numpy(), extend_start_loc.numpy(), extend_seq_lens.numpy()
+    _, to = expand(np.arange(requests), starts, (lengths - 1).clip(min=0))
+    tokens[to] = tokens[to + 1]
+    place = starts + lengths - 1 if select_index is None else select_index.numpy()
     filled = lengths > 0
-    input_ids[place[filled]] = topk_index.view(-1)[filled].to(input_ids.dtype)
+    tokens[place[filled]] = topk_index.view(-1).numpy()[filled]
 
 
-def expand(
-    rows: torch.Tensor, starts: torch.Tensor, lengths: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Each row repeated by its length, and the numbers from each start on."""
-    before = lengths.cumsum(0) - lengths
-    row = rows.repeat_interleave(lengths)
-    column = torch.arange(row.numel()) + (starts - before).repeat_interleave(lengths)
-    return row, column
+def expand(rows: Integers, starts: Integers, lengths: Integers) -> tuple[Integers, Integers]:
+    """Each row repeated by its length, and the numbers from each start on.
+
+    Args:
+        rows: ``[requests]``.
+        starts: ``[requests]``, first number of each.
+        lengths: ``[requests]``, how many.
+
+    Returns:
+        Two arrays ``[sum(lengths)]``. Arrays, since at these sizes PyTorch takes several times as
+        long; for any ``repeat_interleave`` it wakes its other threads.
+    """
+    before = lengths.cumsum() - lengths
+    row = rows.repeat(lengths)
+    return row, np.arange(row.size) + (starts - before).repeat(lengths)

@@ -114,10 +114,12 @@ def test_rows_are_copied_in_every_buffer(heads: int, size: int, dtype: torch.dty
         assert torch.equal(buffer, wanted)
 
 
-def test_no_rows_to_copy_is_no_copy() -> None:
-    """Nothing is touched, not even the addresses."""
-    none = torch.zeros(0, dtype=torch.int64)
-    copy_all_layer_kv_cache_cpu(torch.tensor([1]), torch.tensor([8]), none, none)
+@pytest.mark.parametrize("rows", [[], [3], [5, 2, 0]])
+def test_rows_that_stay_are_not_copied(rows: list[int]) -> None:
+    """Nothing is touched, not even the addresses; the two integer types count as equal."""
+    kept = torch.tensor(rows, dtype=torch.int64)
+    for target in (kept, kept.int()):
+        copy_all_layer_kv_cache_cpu(torch.tensor([1]), torch.tensor([8]), target, kept)
 
 
 def test_negative_rows_are_refused() -> None:
