@@ -16,12 +16,13 @@ import argparse
 import asyncio
 import contextlib
 import json
+import operator
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -56,14 +57,38 @@ ARMS: Final = ("plain", "static", "autospec")
 
 @dataclass(slots=True)
 class Made:
-    """What one arm made of one phase: tokens/s of each part."""
+    """What one arm made of one phase.
+
+    Attributes:
+        rates: tokens/s of each part.
+        steps: decode steps of each part.
+        step_ms: their mean time in ms, by the server's own count.
+    """
 
     rates: list[float] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+    step_ms: list[float] = field(default_factory=list)
 
     @property
     def rate(self) -> float:
         """Tokens/s over all parts, which are as long as each other."""
         return statistics.harmonic_mean(self.rates)
+
+    def __str__(self) -> str:
+        ms = sum(map(operator.mul, self.step_ms, self.steps)) / sum(self.steps)
+        return f"{self.rate:6.1f} ({sum(self.steps)} steps of {ms:.1f} ms)"
+
+    async def add(self, url: str, requests: Sequence[Request], width: int) -> None:
+        """Serve a part."""
+        async with EngineClient(url) as client:
+            before = await client.decode_moments()
+            self.rates.append(await closed_loop(client, requests, width))
+            await asyncio.sleep(SETTLE_S)
+            after = await client.decode_moments()
+        if before is None or after is None:
+            raise SystemExit("the server counts no decode steps")
+        self.steps.append(int(after.num_steps - before.num_steps))
+        self.step_ms.append((after.sum_step_us - before.sum_step_us) / self.steps[-1] / 1000)
 
 
 @dataclass(slots=True)
@@ -124,14 +149,11 @@ async def go_through(
         for place, piece in enumerate(pieces):
             for arm in ARMS if (place % 2 == 0) != turned else reversed(ARMS):
                 with awake(servers[arm]):
-                    async with EngineClient(servers[arm].url) as client:
-                        rate = await closed_loop(client, piece, options.concurrency)
+                    await found.made[phase][arm].add(servers[arm].url, piece, options.concurrency)
                     if arm == "autospec":
-                        await asyncio.sleep(SETTLE_S)
                         words[phase].append(read_status(status_path(port)))
-                found.made[phase][arm].rates.append(rate)
-        shown = "  ".join(f"{arm} {found.made[phase][arm].rate:6.1f}" for arm in ARMS)
-        say(f"  {method:<10} {phase:<10} {shown} tokens/s; {words[phase][-1].counters}")
+        shown = "  ".join(f"{arm} {found.made[phase][arm]}" for arm in ARMS)
+        say(f"  {method:<10} {phase:<10} tokens/s: {shown}; {words[phase][-1].counters}")
     first, second, last = words.values()
     if not last[-1].active:
         raise SystemExit(f"the policy was not at work: {last[-1].reason}")
@@ -215,7 +237,7 @@ def figures(rounds: Sequence[Round]) -> list[dict[str, Any]]:
     """All that was measured, for a file."""
     return [
         {
-            "rates": {p: {arm: m.rates for arm, m in made.items()} for p, made in r.made.items()},
+            "made": {p: {arm: asdict(m) for arm, m in made.items()} for p, made in r.made.items()},
             "step_times": [(str(x.config), x.batch_size, x.step_time_ms) for x in r.step_times],
             "collapse": r.collapse,
             "return": r.back,
