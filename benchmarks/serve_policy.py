@@ -3,9 +3,9 @@
 One workload in three phases, prompts that are easy to draft for, hard ones, easy ones again, goes
 to three servers: plain decoding, static speculation, and ``autospec serve``'s, whose step times
 were measured on the first two. Once with NGRAM and once with STANDALONE and the demo's drafter. All
-three run at once, but two of them are always suspended; the phases come in parts, and for each part
-the servers take turns in turned order, so that a machine that slows down slows all of them. A round
-is three new launches.
+three run at once, but two of them are always suspended: they take turns of a few seconds, and only
+the time in which a server is awake counts, so that a machine that slows down slows all of them. A
+round is three new launches.
 
 Exit code 1 if a figure misses what was promised.
 """
@@ -15,14 +15,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import functools
 import json
-import operator
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,7 +38,7 @@ from steered import (
     say,
     serving,
 )
-from turns import asleep, awake
+from turns import asleep, awake, in_turns
 
 from autospec.config import PLAIN
 from autospec.control.status import PluginStatus, read_status, status_path
@@ -55,40 +55,27 @@ MOST_OVERHEAD: Final = 0.01
 ARMS: Final = ("plain", "static", "autospec")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Made:
     """What one arm made of one phase.
 
     Attributes:
-        rates: tokens/s of each part.
-        steps: decode steps of each part.
-        step_ms: their mean time in ms, by the server's own count.
+        tokens: of all answers.
+        seconds: that it was awake for them.
+        steps: decode steps.
     """
 
-    rates: list[float] = field(default_factory=list)
-    steps: list[int] = field(default_factory=list)
-    step_ms: list[float] = field(default_factory=list)
+    tokens: int
+    seconds: float
+    steps: int
 
     @property
     def rate(self) -> float:
-        """Tokens/s over all parts, which are as long as each other."""
-        return statistics.harmonic_mean(self.rates)
+        """Tokens/s."""
+        return self.tokens / self.seconds
 
     def __str__(self) -> str:
-        ms = sum(map(operator.mul, self.step_ms, self.steps)) / sum(self.steps)
-        return f"{self.rate:6.1f} ({sum(self.steps)} steps of {ms:.1f} ms)"
-
-    async def add(self, url: str, requests: Sequence[Request], width: int) -> None:
-        """Serve a part."""
-        async with EngineClient(url) as client:
-            before = await client.decode_moments()
-            self.rates.append(await closed_loop(client, requests, width))
-            await asyncio.sleep(SETTLE_S)
-            after = await client.decode_moments()
-        if before is None or after is None:
-            raise SystemExit("the server counts no decode steps")
-        self.steps.append(int(after.num_steps - before.num_steps))
-        self.step_ms.append((after.sum_step_us - before.sum_step_us) / self.steps[-1] / 1000)
+        return f"{self.rate:6.1f} ({self.steps} steps)"
 
 
 @dataclass(slots=True)
@@ -96,7 +83,7 @@ class Round:
     """What three launches showed.
 
     Attributes:
-        made: phase -> arm -> rates.
+        made: phase -> arm -> what it made of it.
         step_times: as measured on the first two.
         collapse: decode steps from the second phase's begin to plain decoding; None if never.
         back: the same from the third phase's begin to speculation.
@@ -110,7 +97,7 @@ class Round:
     decision_us: float = 0.0
 
 
-def one_round(method: str, options: argparse.Namespace, folder: Path, *, turned: bool) -> Round:
+def one_round(method: str, options: argparse.Namespace, folder: Path) -> Round:
     """Three launches, calibrated and taken through all phases."""
     config, easy = config_of(method), CLASSES[method][0]
     servers: dict[str, ServerProcess] = {}
@@ -128,7 +115,7 @@ def one_round(method: str, options: argparse.Namespace, folder: Path, *, turned:
             if arm != "autospec":
                 rows += asyncio.run(calibrate(server.url, runs, easy))
             stack.enter_context(asleep(server))
-        return asyncio.run(go_through(servers, rows, method, options, turned=turned))
+        return asyncio.run(go_through(servers, rows, method, options))
 
 
 async def go_through(
@@ -136,23 +123,15 @@ async def go_through(
     rows: Sequence[StepTime],
     method: str,
     options: argparse.Namespace,
-    *,
-    turned: bool,
 ) -> Round:
-    """All phases, part by part, the arms in turn."""
-    found = Round({phase: {arm: Made() for arm in ARMS} for phase in PHASES}, rows)
-    port = servers["autospec"].port
-    words: dict[str, list[PluginStatus]] = {phase: [] for phase in PHASES}
+    """All phases, the arms in turns."""
+    found = Round({}, rows)
     with awake(servers["plain"]):
-        parts = await parts_of(servers["plain"].url, method, options)
-    for phase, pieces in zip(PHASES, parts, strict=True):
-        for place, piece in enumerate(pieces):
-            for arm in ARMS if (place % 2 == 0) != turned else reversed(ARMS):
-                with awake(servers[arm]):
-                    await found.made[phase][arm].add(servers[arm].url, piece, options.concurrency)
-                    if arm == "autospec":
-                        words[phase].append(read_status(status_path(port)))
-        shown = "  ".join(f"{arm} {found.made[phase][arm]}" for arm in ARMS)
+        phases = await phases_of(servers["plain"].url, method, options)
+    words: dict[str, list[PluginStatus]] = {}
+    for phase, requests in zip(PHASES, phases, strict=True):
+        found.made[phase], words[phase] = await one_phase(servers, requests, options.concurrency)
+        shown = "  ".join(f"{arm} {made}" for arm, made in found.made[phase].items())
         say(f"  {method:<10} {phase:<10} tokens/s: {shown}; {words[phase][-1].counters}")
     first, second, last = words.values()
     if not last[-1].active:
@@ -163,10 +142,45 @@ async def go_through(
     return found
 
 
-async def parts_of(
+async def one_phase(
+    servers: Mapping[str, ServerProcess], requests: Sequence[Request], width: int
+) -> tuple[dict[str, Made], list[PluginStatus]]:
+    """One phase of all arms, and what the plugin said of itself after each of its requests."""
+    path = status_path(servers["autospec"].port)
+    said: list[PluginStatus] = []
+    tokens: dict[str, int] = {}
+
+    async def work(arm: str) -> None:
+        async with EngineClient(servers[arm].url) as client:
+            look = (lambda: said.append(read_status(path))) if arm == "autospec" else None
+            tokens[arm] = await closed_loop(client, requests, width, look)
+
+    before = await steps_of(servers)
+    seconds = await in_turns(servers, {arm: functools.partial(work, arm) for arm in ARMS})
+    after = await steps_of(servers)
+    said.append(read_status(path))
+    steps = {arm: after[arm] - before[arm] for arm in ARMS}
+    return {arm: Made(tokens[arm], seconds[arm], steps[arm]) for arm in ARMS}, said
+
+
+async def steps_of(servers: Mapping[str, ServerProcess]) -> dict[str, int]:
+    """Decode steps that each server counts once it is idle."""
+    found: dict[str, int] = {}
+    for arm, server in servers.items():
+        with awake(server):
+            await asyncio.sleep(SETTLE_S)
+            async with EngineClient(server.url) as client:
+                moments = await client.decode_moments()
+        if moments is None:
+            raise SystemExit(f"{arm} counts no decode steps")
+        found[arm] = int(moments.num_steps)
+    return found
+
+
+async def phases_of(
     url: str, method: str, options: argparse.Namespace
-) -> tuple[list[list[Request]], ...]:
-    """The requests of each phase, in parts of equal length.
+) -> tuple[list[Request], ...]:
+    """The requests of each phase.
 
     Easy prompts come again and again. Hard ones come once: NGRAM remembers what it has seen.
     """
@@ -174,21 +188,18 @@ async def parts_of(
     async with EngineClient(url) as client:
         easy = await requests_of(client, labels[0], options.tokens)
         hard = await requests_of(client, labels[1], options.hard_tokens)
-    half, found = len(easy) // 2, []
+    half = len(easy) // 2
     count: int = options.requests
 
     def filled(part: list[Request]) -> list[Request]:
         return (part * (1 + count // len(part)))[:count]
 
-    for wanted in (filled(easy[:half]), hard[: options.hard_requests], filled(easy[half:])):
-        step = len(wanted) // options.parts
-        found.append([wanted[place * step :][:step] for place in range(options.parts)])
-    return tuple(found)
+    return filled(easy[:half]), hard[: options.hard_requests], filled(easy[half:])
 
 
 def reaction(begin: int, words: Sequence[PluginStatus], *, off: bool) -> int | None:
     """Steps from the beginning of a phase to the first settled change off, or on; None if none."""
-    # A status shows the latest decisions only, so each part's is looked at.
+    # A status shows the latest decisions only, so many are looked at.
     steps = [
         event.step
         for word in words
@@ -203,19 +214,18 @@ def verdict(method: str, rounds: Sequence[Round]) -> bool:
     good = True
     whole = dict.fromkeys(ARMS, 0.0)
     for phase in PHASES:
-        rates = {
-            arm: [rate for one in rounds for rate in one.made[phase][arm].rates] for arm in ARMS
-        }
-        means = {arm: statistics.harmonic_mean(rates[arm]) for arm in ARMS}
+        made = {arm: [one.made[phase][arm] for one in rounds] for arm in ARMS}
+        means = {arm: statistics.harmonic_mean(m.rate for m in made[arm]) for arm in ARMS}
         better = "plain" if means["plain"] >= means["static"] else "static"
         ratio = means["autospec"] / means[better]
-        pairs = sorted(a / b for a, b in zip(rates["autospec"], rates[better], strict=True))
+        pairs = zip(made["autospec"], made[better], strict=True)
+        each = " ".join(f"{mine.rate / other.rate:.3f}" for mine, other in pairs)
         good &= ratio >= LEAST_OF_BETTER
         for arm in ARMS:
             whole[arm] += 1 / means[arm]
         say(
             f"{method:<10} {phase:<10} static / plain {means['static'] / means['plain']:.3f}  "
-            f"autospec / {better} {ratio:.3f} (parts {pairs[0]:.3f} to {pairs[-1]:.3f})"
+            f"autospec / {better} {ratio:.3f} (rounds {each})"
         )
     over = {arm: whole[arm] / whole["autospec"] for arm in ("plain", "static")}
     good &= min(over.values()) >= 1
@@ -254,7 +264,6 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--requests", type=int, default=120, help="an easy phase")
     parser.add_argument("--hard-requests", type=int, default=120, help="of the other, at most")
-    parser.add_argument("--parts", type=int, default=3, help="of a phase")
     parser.add_argument("--tokens", type=int, default=96, help="an easy answer")
     parser.add_argument("--hard-tokens", type=int, default=160, help="another")
     parser.add_argument("--concurrency", type=int, default=4)
@@ -266,8 +275,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="serve-policy-") as folder:
         for method in options.methods:
             results[method] = [
-                one_round(method, options, Path(folder), turned=place % 2 == 1)
-                for place in range(options.rounds)
+                one_round(method, options, Path(folder)) for _ in range(options.rounds)
             ]
     good = [verdict(method, rounds) for method, rounds in results.items()]
     say(f"{(time.monotonic() - began) / 60:.0f} minutes in all")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -85,8 +84,13 @@ async def requests_of(client: EngineClient, label: str, tokens: int) -> list[Req
     ]
 
 
-async def closed_loop(client: EngineClient, requests: Sequence[Request], width: int) -> float:
-    """Output tokens/s of requests, so many in flight."""
+async def closed_loop(
+    client: EngineClient,
+    requests: Sequence[Request],
+    width: int,
+    look: Callable[[], None] | None = None,
+) -> int:
+    """Output tokens of requests, so many in flight; after each there is a look at something."""
     waiting, tokens = list(reversed(requests)), 0
 
     async def worker() -> None:
@@ -96,10 +100,11 @@ async def closed_loop(client: EngineClient, requests: Sequence[Request], width: 
             if record.error is not None:
                 raise SystemExit(f"a request failed: {record.error}")
             tokens += record.completion_tokens
+            if look is not None:
+                look()
 
-    began = time.perf_counter()
     await asyncio.gather(*(worker() for _ in range(width)))
-    return tokens / (time.perf_counter() - began)
+    return tokens
 
 
 async def calibrate(

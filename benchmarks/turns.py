@@ -5,12 +5,20 @@ What is compared is then measured side by side, so that a machine that slows dow
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Final
 
 import psutil
 
 from autospec.engine.server import ServerProcess
+
+#: Length of a turn in s: short beside the minutes in which a shared machine's speed comes and goes,
+#: long beside the one decode step of each turn that is cut in two.
+TURN_S: Final = 3.0
 
 
 @contextlib.contextmanager
@@ -31,6 +39,34 @@ def awake(server: ServerProcess) -> Iterator[None]:
         yield
     finally:
         _each(server, psutil.Process.suspend)
+
+
+async def in_turns(
+    servers: Mapping[str, ServerProcess], work: Mapping[str, Callable[[], Awaitable[None]]]
+) -> dict[str, float]:
+    """Have each server do its work, in turns of ``TURN_S``; they are suspended before and after.
+
+    Returns:
+        By name, the time in s that each was awake until its work was done.
+    """
+    tasks = {name: asyncio.ensure_future(begin()) for name, begin in work.items()}
+    spent_s = dict.fromkeys(tasks, 0.0)
+    waiting = deque(tasks)
+    try:
+        while waiting:
+            name = waiting.popleft()
+            with awake(servers[name]):
+                began = time.perf_counter()
+                done, _ = await asyncio.wait({tasks[name]}, timeout=TURN_S)
+                spent_s[name] += time.perf_counter() - began
+            if done:
+                await tasks[name]
+            else:
+                waiting.append(name)
+    finally:
+        for task in tasks.values():
+            task.cancel()
+    return spent_s
 
 
 def _each(server: ServerProcess, act: Callable[[psutil.Process], None]) -> None:
