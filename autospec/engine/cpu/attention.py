@@ -7,7 +7,6 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from autospec.engine.cpu.blocks import Block, Layout, cached_blocks
-from autospec.engine.cpu.checks import INTEGER, check_tensor
 from autospec.engine.cpu.threads import use_threads_for
 from autospec.errors import EngineError
 
@@ -132,8 +131,6 @@ def extend_attention_cpu(
     _check_cache(kernel, query, k_buffer, v_buffer, output)
     if not is_causal:
         raise EngineError(f"{kernel}: only causal attention is supported")
-    for name, tensor in (("extend_seq_lens", extend_seq_lens), ("start", extend_start_loc)):
-        check_tensor(kernel, name, tensor, dtypes=INTEGER, shape=tuple(seq_lens.shape))
     layout = Layout(
         req_to_token,
         req_pool_indices,

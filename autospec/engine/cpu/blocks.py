@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from autospec.engine.cpu.checks import check
+from autospec.engine.cpu.checks import INTEGER, check, check_tensor
 
 __all__ = ["Block", "Layout", "cached_blocks", "make_blocks"]
 
@@ -138,8 +138,12 @@ def make_blocks(layout: Layout, groups: int, dtype: torch.dtype) -> list[Block]:
     Raises:
         EngineError: lengths and table do not fit.
     """
+    _check_lengths(layout)
     keys = layout.seq_lens.tolist()
     queries = [1] * len(keys) if layout.query_lens is None else layout.query_lens.tolist()
+    if layout.tree_mask is not None and set(queries) == {1}:
+        # Trees of a node alone: it sees itself and all before it, as in plain decoding.
+        layout = replace(layout, tree_mask=None)
     starts = range(len(keys)) if layout.query_starts is None else layout.query_starts.tolist()
     longest = layout.req_to_token.shape[1]
     for key_count, query_count in zip(keys, queries, strict=True):
@@ -158,6 +162,13 @@ def make_blocks(layout: Layout, groups: int, dtype: torch.dtype) -> list[Block]:
     if len(blocks) == 1 and torch.equal(blocks[0].rows, torch.arange(sum(queries))):
         return [replace(blocks[0], covers_all=True)]
     return blocks
+
+
+def _check_lengths(layout: Layout) -> None:
+    for name, tensor in (("extend_seq_lens", layout.query_lens), ("start", layout.query_starts)):
+        if tensor is not None:
+            shape = tuple(layout.seq_lens.shape)
+            check_tensor("extend_attention_cpu", name, tensor, dtypes=INTEGER, shape=shape)
 
 
 def _units(request: int, keys: int, queries: int, start: int, has_tree: bool) -> list[_Unit]:

@@ -9,6 +9,7 @@ import torch
 
 from autospec.engine.cpu.checks import INTEGER, check, check_room, check_tensor
 from autospec.engine.cpu.tokens import Integers, expand
+from autospec.errors import EngineError
 
 __all__ = [
     "assign_draft_cache_locs_contiguous_cpu",
@@ -45,13 +46,16 @@ def store_cache_cpu(
     """
     tokens = indices.shape[0]
     for name, rows, cache in (("k", k, k_cache), ("v", v, v_cache)):
-        fits = rows.dtype == cache.dtype and rows.numel() == tokens * row_dim
-        check(
-            fits and cache.is_contiguous() and cache.numel() == cache.shape[0] * row_dim,
-            "store_cache_cpu",
-            f"{name} {tuple(rows.shape)} {rows.dtype} does not fit {tokens} slots of {row_dim} "
-            f"in a cache {tuple(cache.shape)} {cache.dtype}",
-        )
+        if (
+            rows.dtype != cache.dtype
+            or rows.numel() != tokens * row_dim
+            or cache.numel() != cache.shape[0] * row_dim
+            or not cache.is_contiguous()
+        ):
+            raise EngineError(
+                f"store_cache_cpu: {name} {tuple(rows.shape)} {rows.dtype} does not fit {tokens} "
+                f"slots of {row_dim} in a cache {tuple(cache.shape)} {cache.dtype}"
+            )
         cache.index_copy_(0, indices, rows.reshape(tokens, *cache.shape[1:]))
 
 
