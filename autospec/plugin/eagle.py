@@ -25,6 +25,7 @@ from sglang.srt.speculative.eagle_worker_v2 import EAGLEWorkerV2, _qsa_index_sha
 from sglang.srt.speculative.spec_utils import draft_tp_context
 from sglang.srt.speculative.standalone_worker_v2 import StandaloneWorkerV2
 
+from autospec.plugin.decode import decode_single_tokens
 from autospec.plugin.engine import captures_graphs, start
 from autospec.plugin.warmth import Warmth
 
@@ -64,6 +65,7 @@ class _Steered(EAGLEWorkerV2):  # type: ignore[misc]  # SGLang has no types here
                         self.steering.drop(depth, error)
         if len(self.steering.depths) < 2:
             self.steering.fail("no depth beside the one at start could be made ready")
+        decode_single_tokens(self._target_worker.model_runner)
 
     def forward_batch_generation(self, batch: Any, *args: Any, **kwargs: Any) -> Any:
         """Run one batch."""

@@ -1,7 +1,8 @@
 """NGRAM with an off switch, which SGLang 0.5.23 does not have.
 
 A step without speculation verifies one node, the last token, and so is plain decoding in all but
-name. Tensors that outlive the step keep the width that the rest of SGLang expects.
+name; on a CPU its forward pass is that of a decode step too (``decode``). Tensors that outlive the
+step keep the width that the rest of SGLang expects.
 
 Loaded in scheduler processes only.
 """
@@ -19,6 +20,7 @@ from sglang.srt.speculative.ngram_info import NgramVerifyInput
 from sglang.srt.speculative.ngram_worker import NGRAMWorker
 from sglang.srt.speculative.spec_utils import prepare_mamba_track_for_verify
 
+from autospec.plugin.decode import decode_single_tokens
 from autospec.plugin.engine import captures_graphs, start
 from autospec.plugin.narrow import NarrowTarget
 
@@ -39,6 +41,8 @@ class SteeredNgramWorker(NGRAMWorker):  # type: ignore[misc]  # SGLang has no ty
     def init_cuda_graphs(self) -> None:
         """Capture, where graphs are used, a second one for steps that verify one token."""
         super().init_cuda_graphs()
+        if self.steering.active:
+            decode_single_tokens(self.model_runner)
         if not (captures_graphs() and self.steering.active):
             return
         try:
