@@ -41,12 +41,12 @@ def decode_single_tokens(runner: Any) -> None:
 
 def _as_decode(forward_batch: Any) -> Any:
     """The same tokens at the same places; a decode step counts the new one as present."""
-    known = forward_batch.seq_lens_sum
+    total, on_host = forward_batch.seq_lens_sum, forward_batch.seq_lens_cpu
     return dataclasses.replace(
         forward_batch,
         forward_mode=ForwardMode.DECODE,
         spec_info=None,
         seq_lens=forward_batch.seq_lens + 1,
-        seq_lens_cpu=forward_batch.seq_lens_cpu + 1,
-        seq_lens_sum=None if known is None else known + forward_batch.batch_size,
+        seq_lens_cpu=None if on_host is None else on_host + 1,
+        seq_lens_sum=None if total is None else total + forward_batch.batch_size,
     )
