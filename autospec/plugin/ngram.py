@@ -39,11 +39,12 @@ class SteeredNgramWorker(NGRAMWorker):  # type: ignore[misc]  # SGLang has no ty
         self._narrow_target: NarrowTarget | None = None
 
     def init_cuda_graphs(self) -> None:
-        """Capture, where graphs are used, a second one for steps that verify one token."""
+        """Make steps that verify one token as cheap as plain decoding, with graphs or without."""
         super().init_cuda_graphs()
-        if self.steering.active:
-            decode_single_tokens(self.model_runner)
-        if not (captures_graphs() and self.steering.active):
+        if not self.steering.active:
+            return
+        decode_single_tokens(self.model_runner)
+        if not captures_graphs():
             return
         try:
             self._narrow_target = NarrowTarget(self.model_runner)
