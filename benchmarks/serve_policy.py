@@ -270,13 +270,11 @@ def main() -> int:
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--json", type=Path, help="file for all figures")
     options = parser.parse_args()
-    results: dict[str, list[Round]] = {}
+    results: dict[str, list[Round]] = {method: [] for method in options.methods}
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="serve-policy-") as folder:
-        for method in options.methods:
-            results[method] = [
-                one_round(method, options, Path(folder)) for _ in range(options.rounds)
-            ]
+        for method in options.methods * options.rounds:
+            results[method].append(one_round(method, options, Path(folder)))
     good = [verdict(method, rounds) for method, rounds in results.items()]
     say(f"{(time.monotonic() - began) / 60:.0f} minutes in all")
     if options.json is not None:
