@@ -27,6 +27,9 @@ class Observation(NamedTuple):
         depth: drafting depth of the step before; 0 when it was plain, and before the first.
         correct: correct drafts of each request in the step before, none above ``depth``; empty
             after a plain step.
+        shadow: correct drafts of drafts at the greatest depth that were not verified but held
+            against what plain decoding made, and came to their end in the step before; empty where
+            drafts cost more than that.
         queue: requests that wait; None where it is not known.
         time_s: the caller's clock, for policies of the user's own. The shipped kinds ignore it.
     """
@@ -34,6 +37,7 @@ class Observation(NamedTuple):
     batch_size: int
     depth: int = 0
     correct: Sequence[int] = ()
+    shadow: Sequence[int] = ()
     queue: int | None = None
     time_s: float | None = None
 
@@ -76,6 +80,20 @@ class Setting:
     def deepest(self) -> int:
         """The greatest depth."""
         return self.depths[-1]
+
+    def candidates(self, wanted: tuple[int, ...] | None) -> tuple[int, ...]:
+        """The depths to choose from: those wanted that there are, or all; 0 always.
+
+        Raises:
+            ConfigError: that leaves nothing to choose from.
+        """
+        asked = self.depths if wanted is None else tuple(sorted({0, *wanted}))
+        depths = tuple(depth for depth in asked if depth in self.depths)
+        if len(depths) < 2:
+            raise ConfigError(
+                f"depths are {list(asked)}, one above 0 must be of the server's {list(self.depths)}"
+            )
+        return depths
 
     def at_most(self, depth: int) -> int:
         """The greatest depth that is not above the one given; 0 if there is none."""

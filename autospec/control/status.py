@@ -65,8 +65,8 @@ class PluginStatus:
         depths: drafting depths that the server can run, rising.
         depth: of the last step that was decided.
         steps: steps decided.
-        counters: ``plain_steps``, ``speculative_steps``, ``probe_steps``, ``switches``,
-            ``fallbacks``, ``recoveries``, ``errors``.
+        counters: ``plain_steps``, ``speculative_steps``, ``probe_steps``, ``shadow_drafts``,
+            ``switches``, ``fallbacks``, ``recoveries``, ``errors``.
         depth_by_batch: the depth last decided for each batch size seen.
         decisions: the latest changes of decision, oldest first.
         step_time_ms: step times that the policy works with, by depth and batch size.

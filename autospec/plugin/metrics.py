@@ -13,6 +13,7 @@ _COUNTERS: Final = {
     "plain_steps": "Decode steps without speculation.",
     "speculative_steps": "Decode steps with speculation.",
     "probe_steps": "Decode steps run to learn whether speculation pays.",
+    "shadow_drafts": "Drafts that were not verified but held against plain decoding.",
     "switches": "Changes of the settled drafting depth.",
     "fallbacks": "Changes to plain decoding.",
     "recoveries": "Changes from plain decoding to speculation.",

@@ -2,7 +2,8 @@
 
 A step without speculation verifies one node, the last token, and so is plain decoding in all but
 name; on a CPU its forward pass is that of a decode step too (``decode``). Tensors that outlive the
-step keep the width that the rest of SGLang expects.
+step keep the width that the rest of SGLang expects. What the corpus would have drafted meanwhile is
+held against the tokens that are made (``shadow``), so that a return needs no trial.
 
 Loaded in scheduler processes only.
 """
@@ -10,10 +11,12 @@ Loaded in scheduler processes only.
 from __future__ import annotations
 
 import logging
+import time
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from sglang.kernels.ops.speculative.cache_locs import assign_extend_cache_locs_func
 from sglang.srt.model_executor.forward_batch_info import ForwardMode
 from sglang.srt.speculative.ngram_info import NgramVerifyInput
@@ -23,6 +26,7 @@ from sglang.srt.speculative.spec_utils import prepare_mamba_track_for_verify
 from autospec.plugin.decode import decode_single_tokens
 from autospec.plugin.engine import captures_graphs, start
 from autospec.plugin.narrow import NarrowTarget
+from autospec.plugin.shadow import Shadows
 
 __all__ = ["SteeredNgramWorker"]
 
@@ -36,7 +40,9 @@ class SteeredNgramWorker(NGRAMWorker):  # type: ignore[misc]  # SGLang has no ty
         super().__init__(server_args, *args, **kwargs)
         self.steering = start(server_args)
         self._full_width = int(self.draft_token_num)
+        self._ends: list[int] = []
         self._narrow_target: NarrowTarget | None = None
+        self._shadows = Shadows() if self.steering.wants_shadows else None
 
     def init_cuda_graphs(self) -> None:
         """Make steps that verify one token as cheap as plain decoding, with graphs or without."""
@@ -58,6 +64,8 @@ class SteeredNgramWorker(NGRAMWorker):  # type: ignore[misc]  # SGLang has no ty
             self.steering.interrupted()
             return super().forward_batch_generation(batch, *args, **kwargs)
         if self.steering.choose(len(batch.reqs)):
+            if self._shadows is not None:
+                self._shadows.clear()
             return super().forward_batch_generation(batch, *args, **kwargs)
         return self._forward_plain(batch, *args, **kwargs)
 
@@ -98,6 +106,7 @@ class SteeredNgramWorker(NGRAMWorker):  # type: ignore[misc]  # SGLang has no ty
             return
         size = len(batch.reqs)
         last = self._last_tokens(batch)
+        self._shadow(batch)
         rows = torch.arange(size, dtype=torch.int64, device=self.device).unsqueeze(1)
         leaf = torch.full((size, 1), -1, dtype=torch.int64, device=self.device)
         self.grammar_tree_host = (
@@ -134,14 +143,50 @@ class SteeredNgramWorker(NGRAMWorker):  # type: ignore[misc]  # SGLang has no ty
         size, width = len(batch.reqs), self._full_width
         if not (self.enable_overlap and not batch.grammar_needs_sync()):
             self.prev_token_ids, self.prev_accept_lens = [], [0] * size
-            ends = [(req.output_ids or req.origin_input_ids)[-1] for req in batch.reqs]
-            return torch.tensor(ends, dtype=torch.int64, device=self.device)
+            self._ends = [(req.output_ids or req.origin_input_ids)[-1] for req in batch.reqs]
+            return torch.tensor(self._ends, dtype=torch.int64, device=self.device)
         tokens, lengths = batch.spec_info.accept_tokens, batch.spec_info.accept_lens
         self.prev_token_ids = tokens.tolist()
         self.prev_accept_lens = lengths.tolist()
+        self._ends = [
+            self.prev_token_ids[row * width + made - 1]
+            for row, made in enumerate(self.prev_accept_lens)
+        ]
         ends = (lengths.to(torch.int64) - 1).unsqueeze(1).to(tokens.device)
         last: torch.Tensor = tokens.view(size, width).gather(1, ends).flatten()
         return last.to(self.device, torch.int64)
+
+    def _shadow(self, batch: Any) -> None:
+        """Hold what would have been drafted against the tokens in ``_ends``, and draft on."""
+        if self._shadows is None:
+            return
+        began = time.perf_counter()
+        try:
+            ended, places = self._shadows.follow([req.rid for req in batch.reqs], self._ends)
+            if places:
+                self._shadows.add(*self._drafts(batch, places))
+        except Exception:  # noqa: BLE001  # decoding goes on without them
+            _log.exception("autospec: no drafts beside plain decoding from here on")
+            self._shadows, ended = None, []
+        self.steering.shadow(ended, time.perf_counter() - began)
+
+    def _drafts(
+        self, batch: Any, places: list[int]
+    ) -> tuple[list[str], NDArray[np.int64], NDArray[np.bool_]]:
+        """What the corpus would draft for some requests: their names, tokens and masks."""
+        width, most = self._full_width, self.max_trie_depth
+        tails: list[list[int]] = []
+        lengths: list[int] = []
+        for place in places:
+            req, begin = batch.reqs[place], place * width
+            new = self.prev_token_ids[begin : begin + self.prev_accept_lens[place]]
+            prompt = req.origin_input_ids_unpadded
+            made = list(req.output_ids[-most:]) + new
+            tails.append(self._efficient_concat_last_n(list(prompt[-most:]), made, most))
+            lengths.append(len(prompt) + len(req.output_ids) + len(new))
+        names = [batch.reqs[place].rid for place in places]
+        self.ngram_corpus.synchronize()
+        return names, *self.ngram_corpus.batch_get(names, tails, lengths)
 
     def _all_visible(self, batch: Any) -> torch.Tensor:
         """The mask of trees of one node: all that came before, and itself."""

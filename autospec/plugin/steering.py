@@ -75,6 +75,7 @@ class Steering:
                 "plain_steps",
                 "speculative_steps",
                 "probe_steps",
+                "shadow_drafts",
                 "switches",
                 "fallbacks",
                 "recoveries",
@@ -92,11 +93,18 @@ class Steering:
         self._spent_s = 0.0
         self._under_way: deque[tuple[int, int]] = deque(maxlen=_UNDER_WAY)
         self._news: tuple[int, Sequence[int]] = (0, ())
+        self._shadow: Sequence[int] = ()
 
     @property
     def active(self) -> bool:
         """Whether a policy decides."""
         return self.failed is None and self.plan.controller is not None
+
+    @property
+    def wants_shadows(self) -> bool:
+        """Whether the policy learns from drafts that are not verified."""
+        kind = self.plan.kind or ""
+        return self.active and (kind == "throughput" or ":" in kind)
 
     @property
     def reason(self) -> str:
@@ -141,6 +149,12 @@ class Steering:
             self._recorder.add(began, list(correct))
         self._spent_s += self._clock() - began
 
+    def shadow(self, correct: Sequence[int], spent_s: float) -> None:
+        """Take the correct drafts of drafts that plain decoding overtook, and what that took."""
+        self._shadow = correct
+        self.counters["shadow_drafts"] += len(correct)
+        self._spent_s += spent_s
+
     def interrupted(self) -> None:
         """Note that something else ran, a prefill: what was timed across it counts for nothing."""
         self._began = None
@@ -177,10 +191,11 @@ class Steering:
         if controller is None:
             return self.static_depth
         (depth, correct), self._news = self._news, (0, ())
+        shadow, self._shadow = self._shadow, ()
         try:
             if self._began is not None:
                 self._time(now_s - self._began, batch_size)
-            decision = controller.decide(Observation(batch_size, depth, correct))
+            decision = controller.decide(Observation(batch_size, depth, correct, shadow))
             if controller.failed is not None:
                 self.fail(controller.failed)
                 return self.static_depth

@@ -247,6 +247,30 @@ def test_throughput_looks_deeper_when_depth_may_pay() -> None:
     assert depth == 5
 
 
+def shown(policy: Policy, depth: int, shadows: list[tuple[int, ...]]) -> list[Decision]:
+    """What it says in a batch of 4 whose drafts at a depth are all wrong, beside these shadows."""
+    said: list[Decision] = []
+    for shadow in shadows:
+        drafted = said[-1].depth if said else 0
+        correct = (0,) * 4 if drafted == depth else ()
+        said.append(policy.decide(Observation(4, drafted, correct, shadow)))
+    return said
+
+
+def test_throughput_is_told_by_shadows_what_trials_would_cost() -> None:
+    """It returns at once when they come true, and tries nothing before; without them it tries."""
+    setting = Setting((0, 7), Costs({0: {1.0: 10.0}, 7: {1.0: 25.0}}))
+    policy = Throughput(setting, Throughput.Parameters())
+    said = shown(policy, 7, [()] * 60 + [(0,) * 4] * 600)
+    assert said[-600].depth == 0
+    assert {(word.depth, word.want) for word in said[-600:]} == {(0, "settle")}
+    said = shown(policy, 7, [(7,), (), (), (7, 7), (), (7,), (), ()] * 4)
+    assert (7, "settle") in {(word.depth, word.want) for word in said}
+    other = Throughput(setting, Throughput.Parameters())
+    shown(other, 7, [()] * 60 + [(0,) * 4] * 300)
+    assert "probe" in {word.want for word in shown(other, 7, [()] * 300)}
+
+
 def test_throughput_names_figures_in_its_reasons() -> None:
     """A person can check the decision: batch size, depth, accept length, break-even."""
     controller = Controller(SETTING, Throughput(SETTING, Throughput.Parameters()))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import json
+from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from autospec.control.policy import Decision, Observation, Setting
@@ -35,6 +38,50 @@ class Forced:
             self._said = Decision(depth, "forced")
         self._left -= 1
         return self._said
+
+
+class Watched(Forced):
+    """Also keeps in a file how often the target model ran, by kind of pass and tokens a request."""
+
+    @dataclass(frozen=True, slots=True)
+    class Parameters(Forced.Parameters):
+        """``passes``: the file, JSON."""
+
+        passes: str = ""
+
+    def __init__(self, setting: Setting, parameters: Parameters) -> None:
+        super().__init__(setting, parameters)
+        runner = importlib.import_module("sglang.srt.model_executor.model_runner").ModelRunner
+        forward, counts = runner._forward_raw, Counter[str]()
+
+        def counted(self: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self.is_draft_worker:
+                width = getattr(batch.spec_info, "draft_token_num", 1)
+                counts[f"{batch.forward_mode.name} {width}"] += 1
+                Path(parameters.passes).write_text(json.dumps(counts), encoding="utf-8")
+            return forward(self, batch, *args, **kwargs)
+
+        runner._forward_raw = counted
+
+
+class Plain(Forced):
+    """Plain decoding; what it saw of shadow drafts goes to a file."""
+
+    @dataclass(frozen=True, slots=True)
+    class Parameters(Forced.Parameters):
+        """``seen``: the file, a JSON list."""
+
+        seen: str = ""
+
+    def __init__(self, setting: Setting, parameters: Parameters) -> None:
+        super().__init__(setting, parameters)
+        self._seen, self._file = list[int](), Path(parameters.seen)
+
+    def decide(self, observation: Observation) -> Decision:
+        """Depth 0."""
+        self._seen += observation.shadow
+        self._file.write_text(json.dumps(self._seen), encoding="utf-8")
+        return Decision(0, "plain")
 
 
 class Failing(Forced):

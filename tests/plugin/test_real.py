@@ -17,6 +17,7 @@ import urllib.request
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Protocol
 
 import pytest
@@ -35,7 +36,6 @@ from tests.test_profile import make_profile
 pytestmark = pytest.mark.engine
 
 ROOT = Path(__file__).parents[2]
-FORCED = "tests.plugin.forced:Forced"
 NGRAM = SpecConfig("NGRAM", num_draft_tokens=8, options=(("ngram_max_bfs_breadth", 4),))
 
 #: Prompts where what counts is that the server answers.
@@ -85,7 +85,10 @@ def test_forced_switching_changes_no_answer(
     drafts = {"STANDALONE": demo.draft_path(), "EAGLE": eagle_draft}
     config = NGRAM if method == "NGRAM" else chain(method, drafts[method])
     policy = tmp_path / "forced.yaml"
-    policy.write_text(f"schema: 1\nkind: {FORCED}\nparameters: {{every: 3, depths: [0, 1, 3]}}\n")
+    passes = tmp_path / "passes.json"
+    parameters = {"every": 3, "depths": [0, 1, 3], "passes": str(passes)}
+    asked = {"schema": 1, "kind": "tests.plugin.forced:Watched", "parameters": parameters}
+    policy.write_text(json.dumps(asked))
     answers, status, metrics = serve(config, {"AUTOSPEC_POLICY": str(policy)})
     assert answers.output_ids == plain.output_ids
     assert status.active
@@ -96,6 +99,10 @@ def test_forced_switching_changes_no_answer(
     assert 'autospec:active{dp_rank="0"} 1.0' in metrics
     steps = status.counters["plain_steps"]
     assert f'autospec:plain_steps_total{{dp_rank="0"}} {float(steps)}' in metrics
+    ran = json.loads(passes.read_text())
+    assert "TARGET_VERIFY 1" not in ran, "a plain step that cost more than a decode step"
+    assert abs(ran["DECODE 1"] - steps) <= 2
+    assert (status.counters["shadow_drafts"] > 0) == (method == "NGRAM")
 
 
 @pytest.mark.parametrize(
@@ -154,6 +161,21 @@ def test_trace_is_recorded_and_can_be_replayed(serve: Serve, tmp_path: Path) -> 
     )
     assert result.exit_code == 0, result.output
     assert json.loads(result.output)["throughput"] > 0
+
+
+def test_shadow_drafts_are_right_as_often_as_verified_ones(serve: Serve, tmp_path: Path) -> None:
+    """What a server that speculates finds, one that decodes plainly foresees, for the same text."""
+    trace, seen, policy = (tmp_path / name for name in ("trace.jsonl", "seen.json", "plain.json"))
+    _, verified, _ = serve(NGRAM, {"AUTOSPEC_TRACE": str(trace)}, FEW)
+    found = [count for step in read_trace(trace).steps for count in step.correct]
+    asked = {"schema": 1, "kind": "tests.plugin.forced:Plain", "parameters": {"seen": str(seen)}}
+    policy.write_text(json.dumps(asked))
+    _, plain, _ = serve(NGRAM, {"AUTOSPEC_POLICY": str(policy)}, FEW)
+    foreseen = json.loads(seen.read_text())
+    assert verified.counters["plain_steps"] == plain.counters["speculative_steps"] == 0
+    assert plain.counters["shadow_drafts"] == pytest.approx(len(foreseen), abs=FEW)
+    assert fmean(foreseen) == pytest.approx(fmean(found), rel=0.15)
+    assert len(foreseen) > 100
 
 
 def test_serve_starts_a_steered_server_and_by_hand_the_same(

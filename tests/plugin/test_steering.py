@@ -56,6 +56,34 @@ def test_policy_sees_the_step_before() -> None:
     assert policy.seen == [Observation(2), Observation(2, 3, [3, 1]), Observation(1, 0, ())]
 
 
+def test_policy_sees_shadow_drafts_once() -> None:
+    """Those that ended in the step before; they are counted, and so is their time."""
+    policy = Told(0, 0, 0)
+    steered = steering(policy, clock=lambda: 0.0)
+    steered.choose(2)
+    steered.shadow([3, 0], 6e-6)
+    steered.learn([0, 0])
+    steered.choose(2)
+    steered.shadow([], 3e-6)
+    steered.choose(2)
+    assert [list(seen.shadow) for seen in policy.seen] == [[], [3, 0], []]
+    assert steered.counters["shadow_drafts"] == 2
+    assert steered.decision_us == 3.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "wants"),
+    [("throughput", True), ("mine:Policy", True), ("off", False), ("threshold", False)],
+)
+def test_shadow_drafts_are_made_for_whom_they_tell_something(kind: str, *, wants: bool) -> None:
+    """And for nobody once the policy gave up."""
+    controller = Controller(SETTING, Told(), static_depth=3)
+    steered = Steering(Plan(controller, "on-off", (0, 3), "steers", kind=kind), 3)
+    assert steered.wants_shadows is wants
+    steered.fail("a fault")
+    assert not steered.wants_shadows
+
+
 def test_results_may_come_a_step_late() -> None:
     """Under overlap scheduling a step is launched before the one before it is known."""
     policy = Told(3, 1, 0, 0)

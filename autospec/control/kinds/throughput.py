@@ -12,6 +12,7 @@ from one running estimate (``belief``), break-evens from measured step times.
 * **Returning.** In plain decoding single steps are run at the depth that tells most for its price.
   What they may cost is a share of all steps. Promising ones are followed up at once, on credit,
   until the sum for a return passes, or the evidence is gone.
+  Where drafts are shown that cost nothing (``Observation.shadow``) they tell it instead.
 * **Deeper.** Positions beyond the depth in use are looked at now and then, on a budget of its own.
 
 Nothing here reads a clock or draws a random number.
@@ -19,6 +20,7 @@ Nothing here reads a clock or draws a random number.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autospec.control.belief import Belief
@@ -40,6 +42,8 @@ CLEARLY_PAYS = 1.04
 LEAST_PRICE = 0.02
 #: Steps between two thoughts of looking deeper.
 LOOK_EVERY = 4
+#: Plain steps after the latest shadow during which another is waited for.
+SHADOW_STEPS = 16
 #: Ratio of batch sizes from which on waiting begins anew.
 OTHER_BATCH = 1.4
 
@@ -115,7 +119,7 @@ class Throughput:
         if setting.costs is None:
             raise ConfigError("kind throughput needs step times: a profile or a table of costs")
         self._costs = setting.costs
-        self._depths = _candidates(setting, parameters.depths)
+        self._depths = setting.candidates(parameters.depths)
         self._parameters = p = parameters
         self._belief = Belief(
             self._depths,
@@ -133,11 +137,8 @@ class Throughput:
         self._depth_patience = Patience(p.depth_patience + cost, 8 * p.depth_patience + cost)
         self._probes = Budget(p.probe_share, most=4.0, debt=p.probe_debt)
         self._deeper = Budget(p.deeper_share, most=2.0, debt=0.0, balance=1.0)
-        self._looks = 0
-        self._speculated = 0
-        self._stay = 0
-        self._since_probe = 0
-        self._waiting_at = 0
+        self._looks = self._speculated = 0
+        self._stay = self._since_probe = self._waiting_at = self._shadowed = 0
         self._collapsed = False
         self._said = Decision(self._depths[-1], "begins at the deepest candidate")
         self._trials = [Decision(depth, "looks whether it pays", "probe") for depth in self._depths]
@@ -145,7 +146,10 @@ class Throughput:
     def decide(self, observation: Observation) -> Decision:
         """Say how the coming step is to run."""
         if observation.correct and observation.depth:
-            self._learn(observation)
+            self._learn(observation.correct, observation.depth)
+        if observation.shadow:
+            self._learn(observation.shadow, self._depths[-1])
+            self._shadowed = SHADOW_STEPS
         size = observation.batch_size
         if self._version != self._costs.version:
             self._version = self._costs.version
@@ -158,12 +162,12 @@ class Throughput:
         self._probes.earn()
         if self._place:
             return self._speculating(row, size)
-        return self._waiting(row, size, news=bool(observation.correct))
+        return self._waiting(row, size, news=bool(observation.correct or observation.shadow))
 
-    def _learn(self, observation: Observation) -> None:
+    def _learn(self, correct: Sequence[int], depth: int) -> None:
         p = self._parameters
         alarms = (p.fall_alarm, p.fall_alarm if self._place else p.rise_alarm)
-        change = self._belief.learn(observation.correct, observation.depth, alarms)
+        change = self._belief.learn(correct, depth, alarms)
         if change is not None:
             self._deeper.grant(1.0)
             self._collapsed = change == "fell" and self._stay > COLLAPSE_STEPS
@@ -231,6 +235,9 @@ class Throughput:
             self._toward_other = max(0.0, self._toward_other + careful - 1 - p.indifference)
             if self._toward_other >= self._patience.value:
                 return self._change(best, row, size)
+        if self._shadowed:
+            self._shadowed -= 1
+            return self._said
         pays = worth > 1 + p.indifference
         if pays or (news and belief.rise > p.follow_up):
             urgent, target = True, best
@@ -289,18 +296,3 @@ class Throughput:
             f"break-even is {even:.2f}: {length / even:.2f}x of plain decoding",
         )
         return self._said
-
-
-def _candidates(setting: Setting, wanted: tuple[int, ...] | None) -> tuple[int, ...]:
-    """The depths to choose from.
-
-    Raises:
-        ConfigError: there is nothing to choose from.
-    """
-    asked = setting.depths if wanted is None else tuple(sorted({0, *wanted}))
-    depths = tuple(depth for depth in asked if depth in setting.depths)
-    if len(depths) < 2:
-        raise ConfigError(
-            f"depths are {list(asked)}, one above 0 must be of the server's {list(setting.depths)}"
-        )
-    return depths
