@@ -70,8 +70,8 @@ class PluginStatus:
         depth_by_batch: the depth last decided for each batch size seen.
         decisions: the latest changes of decision, oldest first.
         step_time_ms: step times that the policy works with, by depth and batch size.
-        decision_us: mean time of a decision with all that goes with it, the recorder's part too, in
-            microseconds.
+        decision_us: mean processor time of a decision with all that goes with it, the recorder's
+            part too, in microseconds.
         trace: the file that a trace is recorded into.
         order: number of the order that holds, in a tuning server; None in any other.
     """

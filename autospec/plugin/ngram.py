@@ -160,7 +160,7 @@ class SteeredNgramWorker(NGRAMWorker):  # type: ignore[misc]  # SGLang has no ty
         """Hold what would have been drafted against the tokens in ``_ends``, and draft on."""
         if self._shadows is None:
             return
-        began = time.perf_counter()
+        worked_s = time.thread_time()
         try:
             ended, places = self._shadows.follow([req.rid for req in batch.reqs], self._ends)
             if places:
@@ -168,7 +168,7 @@ class SteeredNgramWorker(NGRAMWorker):  # type: ignore[misc]  # SGLang has no ty
         except Exception:  # noqa: BLE001  # decoding goes on without them
             _log.exception("autospec: no drafts beside plain decoding from here on")
             self._shadows, ended = None, []
-        self.steering.shadow(ended, time.perf_counter() - began)
+        self.steering.shadow(ended, time.thread_time() - worked_s)
 
     def _drafts(
         self, batch: Any, places: list[int]

@@ -63,7 +63,7 @@ class Shadows:
         """Hold the drafts against the tokens of a step. To be called for every plain step.
 
         Args:
-            names: of the requests in the batch, in order; drafts of others are dropped.
+            names: of the requests in the batch, in order.
             tokens: the latest of each.
 
         Returns:
@@ -81,6 +81,9 @@ class Shadows:
             places.append(place)
             if draft is not None:
                 ended.append(draft.correct)
+        # An answer that ended within a draft made use of what had come true by then.
+        left = [draft for name, draft in self._drafts.items() if name not in names]
+        ended += [draft.correct for draft in left if draft.correct]
         self._drafts = kept
         return ended, places
 

@@ -54,6 +54,7 @@ class Steering:
         recorder: Recorder | None = None,
         overlaps: bool = False,
         clock: Callable[[], float] = time.perf_counter,
+        work_clock: Callable[[], float] = time.thread_time,
     ) -> None:
         """Put a plan to work.
 
@@ -63,6 +64,7 @@ class Steering:
             recorder: takes the steps at full depth.
             overlaps: a step is launched before the one before it has ended.
             clock: seconds on a monotonic clock.
+            work_clock: the same, standing still while this thread does not run.
         """
         self.plan = plan
         self.static_depth = static_depth
@@ -85,6 +87,7 @@ class Steering:
         )
         self._recorder = recorder
         self._clock = clock
+        self._work_clock = work_clock
         self._overlaps = overlaps
         self._began: float | None = None
         self._alike = False
@@ -118,12 +121,12 @@ class Steering:
 
     @property
     def decision_us(self) -> float | None:
-        """Mean time in here of a step, before and after it, in microseconds."""
+        """Mean processor time in here of a step, before and after it, in microseconds."""
         return round(1e6 * self._spent_s / self.steps, 2) if self.steps else None
 
     def choose(self, batch_size: int) -> int:
         """The depth of the decode step that is about to run."""
-        began = self._clock()
+        began, worked_s = self._clock(), self._work_clock()
         depth = self._chosen(batch_size, began) if self.active else self.static_depth
         self._alike = depth == self.depth
         self._began = began
@@ -131,14 +134,14 @@ class Steering:
         self._size = batch_size
         self.counters["speculative_steps" if depth else "plain_steps"] += 1
         self.depth = depth
-        self._spent_s += self._clock() - began
+        self._spent_s += self._work_clock() - worked_s
         return depth
 
     def learn(self, correct: Sequence[int]) -> None:
         """Take the results of the oldest step under way: correct drafts of each request."""
         if not self._under_way:
             return
-        began = self._clock()
+        worked_s = self._work_clock()
         depth, batch_size = self._under_way.popleft()
         if len(correct) != batch_size:
             # A step whose results never came: what is under way no longer belongs together.
@@ -146,11 +149,11 @@ class Steering:
             return
         self._news = (depth, correct if depth else ())
         if self._recorder is not None and depth == self.static_depth:
-            self._recorder.add(began, list(correct))
-        self._spent_s += self._clock() - began
+            self._recorder.add(self._clock(), list(correct))
+        self._spent_s += self._work_clock() - worked_s
 
     def shadow(self, correct: Sequence[int], spent_s: float) -> None:
-        """Take the correct drafts of drafts that plain decoding overtook, and what that took."""
+        """Take the correct drafts of drafts that plain decoding overtook, and the work that took."""
         self._shadow = correct
         self.counters["shadow_drafts"] += len(correct)
         self._spent_s += spent_s

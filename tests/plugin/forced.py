@@ -117,3 +117,16 @@ class Unready(Forced):
             return ready(worker, depth)
 
         eagle._Steered._state_at = unready
+
+
+class Shadowless(Forced):
+    """In whose server no shadow draft comes to anything."""
+
+    def __init__(self, setting: Setting, parameters: Forced.Parameters) -> None:
+        super().__init__(setting, parameters)
+        shadows = importlib.import_module("autospec.plugin.shadow").Shadows
+
+        def follow(*_: Any) -> Any:
+            raise MemoryError("no room for a draft")
+
+        shadows.follow = follow

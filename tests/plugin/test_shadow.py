@@ -35,7 +35,7 @@ def mask_of(parents: list[int]) -> list[list[bool]]:
 
 
 def speculate(text: list[int], seed: int) -> list[int]:
-    """Correct drafts of each step whose bonus token the text still has."""
+    """Correct drafts of each step, of the last as many as the text has."""
     end, counts = 1, []
     while True:
         tokens, parents = make_tree(text, end, seed)
@@ -51,7 +51,7 @@ def speculate(text: list[int], seed: int) -> list[int]:
                 break
             node, correct = below[0], correct + 1
         if end + correct >= len(text):
-            return counts
+            return [*counts, correct] if correct else counts
         counts.append(correct)
         end += correct + 1
 
@@ -67,7 +67,8 @@ def test_counts_are_those_of_speculation(text: list[int], seed: int) -> None:
         if places:
             tokens, parents = make_tree(text, end, seed)
             shadows.add(["a"], np.array(tokens), np.array(mask_of(parents)).ravel())
-    assert counts == speculate(text, seed)
+    ended, _ = shadows.follow(["b"], [0])
+    assert counts + ended == speculate(text, seed)
 
 
 def chains(shadows: Shadows, names: list[str], *rows: list[int]) -> None:
@@ -78,14 +79,16 @@ def chains(shadows: Shadows, names: list[str], *rows: list[int]) -> None:
 
 
 def test_requests_are_told_apart_and_may_come_and_go() -> None:
-    """In any order; a draft of a request that left is nobody's."""
+    """In any order; of a request that left counts what had come true, if anything had."""
     shadows = Shadows()
     assert shadows.follow(["a", "b", "c"], [1, 5, 9]) == ([], [0, 1, 2])
     chains(shadows, ["a", "b", "c"], [1, 2, 3], [5, 6, 7], [9, 9, 9])
     assert shadows.follow(["b", "a"], [6, 2]) == ([], [])
     assert shadows.follow(["c", "b", "a"], [9, 7, 4]) == ([1], [0, 2])
     chains(shadows, ["c", "a"], [9, 0, 0], [4, 0, 0])
-    assert shadows.follow(["a", "b"], [1, 1]) == ([0, 2], [0, 1])
+    assert shadows.follow(["a", "b"], [0, 1]) == ([2], [1])
+    chains(shadows, ["b"], [1, 2, 3])
+    assert shadows.follow(["d"], [1]) == ([1], [0])
 
 
 def test_what_was_not_followed_is_forgotten() -> None:

@@ -59,7 +59,7 @@ def test_policy_sees_the_step_before() -> None:
 def test_policy_sees_shadow_drafts_once() -> None:
     """Those that ended in the step before; they are counted, and so is their time."""
     policy = Told(0, 0, 0)
-    steered = steering(policy, clock=lambda: 0.0)
+    steered = steering(policy, work_clock=lambda: 0.0)
     steered.choose(2)
     steered.shadow([3, 0], 6e-6)
     steered.learn([0, 0])
@@ -105,7 +105,7 @@ def test_results_may_come_a_step_late() -> None:
 def test_time_of_a_step_counts_what_comes_after_it_too() -> None:
     """A clock that ticks once a look: two looks before the step and two after it."""
     ticks = iter(range(1000))
-    steered = steering(Told(3, 3), clock=lambda: next(ticks) * 1e-6)
+    steered = steering(Told(3, 3), work_clock=lambda: next(ticks) * 1e-6)
     assert steered.decision_us is None
     for _ in range(2):
         steered.choose(1)
