@@ -153,7 +153,7 @@ class Steering:
         self._spent_s += self._work_clock() - worked_s
 
     def shadow(self, correct: Sequence[int], spent_s: float) -> None:
-        """Take the correct drafts of drafts that plain decoding overtook, and the work that took."""
+        """Take the correct drafts of shadow drafts that ended, and the work that took."""
         self._shadow = correct
         self.counters["shadow_drafts"] += len(correct)
         self._spent_s += spent_s
