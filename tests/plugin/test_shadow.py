@@ -36,7 +36,7 @@ def mask_of(parents: list[int]) -> list[list[bool]]:
 
 def speculate(text: list[int], seed: int) -> list[int]:
     """Correct drafts of each step, of the last as many as the text has."""
-    end, counts = 1, []
+    end, counts = 1, list[int]()
     while True:
         tokens, parents = make_tree(text, end, seed)
         node = correct = 0
