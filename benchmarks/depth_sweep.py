@@ -142,6 +142,7 @@ def main() -> int:
     parser.add_argument("--concurrency", default="1,4")
     parser.add_argument("--requests", type=int, default=8, help="a pass")
     parser.add_argument("--tokens", type=int, default=64, help="an answer")
+    parser.add_argument("--dtype", default="bfloat16")
     asked = parser.parse_args()
     draft = demo.draft_path()
     if draft is None:
@@ -156,6 +157,7 @@ def main() -> int:
         requests_per_pass=asked.requests,
         max_new_tokens=asked.tokens,
         device="cpu",
+        dtype=asked.dtype,
         mem_fraction_static=0.2,
     )
     prepared = prepare(request, Quiet().note)

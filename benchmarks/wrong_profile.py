@@ -42,11 +42,11 @@ from autospec.profile import save_profile
 FACTORS: Final = (1.0, 0.5, 2.0)
 
 
-def measured(config: SpecConfig, label: str, folder: Path) -> list[StepTime]:
+def measured(config: SpecConfig, label: str, dtype: str, folder: Path) -> list[StepTime]:
     """Step times of plain decoding and of a configuration."""
     rows: list[StepTime] = []
     for runs in (PLAIN, config):
-        with serving(runs, {}, folder / "server.log", "bfloat16") as server:
+        with serving(runs, {}, folder / "server.log", dtype) as server:
             rows += asyncio.run(calibrate(server.url, runs, label))
     return rows
 
@@ -85,7 +85,7 @@ def settled(word: PluginStatus, concurrency: int) -> int | None:
 def one_method(method: str, options: argparse.Namespace, folder: Path) -> bool:
     """All three profiles of one way of drafting."""
     config = config_of(method)
-    rows = measured(config, CLASSES[method][0], folder)
+    rows = measured(config, CLASSES[method][0], options.dtype, folder)
     found: list[list[int | None]] = []
     for factor in FACTORS:
         wrong = [
@@ -93,9 +93,9 @@ def one_method(method: str, options: argparse.Namespace, folder: Path) -> bool:
             for row in rows
         ]
         path = folder / f"{method}-{factor}.yaml"
-        save_profile(path, profile_of(config, wrong, "bfloat16"))
+        save_profile(path, profile_of(config, wrong, options.dtype))
         variables = {"AUTOSPEC_PROFILE": str(path)}
-        with serving(config, variables, folder / "server.log", "bfloat16") as server:
+        with serving(config, variables, folder / "server.log", options.dtype) as server:
             words = asyncio.run(choices(server.url, server.port, method, options))
         found.append([settled(word, options.concurrency) for word in words[1:]])
         said = ", ".join(f"{name} {depth}" for name, depth in zip(PHASES, found[-1], strict=True))
@@ -116,6 +116,7 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=40, help="a phase")
     parser.add_argument("--tokens", type=int, default=64, help="longest answer")
     parser.add_argument("--concurrency", type=int, default=4)
+    parser.add_argument("--dtype", default="bfloat16")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="wrong-profile-") as folder:
         good = [one_method(method, options, Path(folder)) for method in options.methods]
