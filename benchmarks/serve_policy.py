@@ -28,6 +28,8 @@ from typing import Any, Final
 
 from steered import (
     CLASSES,
+    EASY_PROMPTS,
+    MANNERS,
     PHASES,
     SETTLE_S,
     calibrate,
@@ -187,19 +189,18 @@ async def phases_of(
 ) -> tuple[list[Request], ...]:
     """The requests of each phase.
 
-    Easy prompts come again and again. Hard ones come once: NGRAM remembers what it has seen.
+    Easy prompts come again and again, in the last phase those of the first. Hard ones come once and
+    have short answers: NGRAM remembers what it has seen, and long answers of a small model repeat
+    themselves.
     """
     labels = CLASSES[method]
     async with EngineClient(url) as client:
-        easy = await requests_of(client, labels[0], options.tokens)
-        hard = await requests_of(client, labels[1], options.hard_tokens)
-    half = len(easy) // 2
-    count: int = options.requests
-
-    def filled(part: list[Request]) -> list[Request]:
-        return (part * (1 + count // len(part)))[:count]
-
-    return filled(easy[:half]), hard[: options.hard_requests], filled(easy[half:])
+        easy = (await requests_of(client, labels[0], options.tokens))[:EASY_PROMPTS]
+        hard = await requests_of(client, labels[1], options.hard_tokens, MANNERS)
+    if len(hard) < options.hard_requests:
+        raise SystemExit(f"--hard-requests {options.hard_requests}: there are {len(hard)}")
+    again = (easy * (1 + options.requests // len(easy)))[: options.requests]
+    return again, hard[: options.hard_requests], again
 
 
 def reaction(begin: int, words: Sequence[PluginStatus], *, off: bool) -> int | None:
@@ -268,9 +269,9 @@ def main() -> int:
     parser.add_argument("--methods", nargs="+", default=list(CLASSES), choices=list(CLASSES))
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--requests", type=int, default=120, help="an easy phase")
-    parser.add_argument("--hard-requests", type=int, default=120, help="of the other, at most")
+    parser.add_argument("--hard-requests", type=int, default=180, help="the other phase")
     parser.add_argument("--tokens", type=int, default=96, help="an easy answer")
-    parser.add_argument("--hard-tokens", type=int, default=160, help="another")
+    parser.add_argument("--hard-tokens", type=int, default=64, help="another")
     parser.add_argument("--concurrency", type=int, default=4)
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--json", type=Path, help="file for all figures")

@@ -31,6 +31,17 @@ from autospec.tuning.steer import forget_status
 #: The classes of demo prompts that are easy and hard to draft for.
 CLASSES: Final = {"NGRAM": ("edit", "chat"), "STANDALONE": ("mail", "chat")}
 PHASES: Final = ("easy", "hard", "easy again")
+#: Easy prompts are so few and come again and again: NGRAM drafts what it has seen.
+EASY_PROMPTS: Final = 12
+#: In which prompts are asked anew, so that many are hard to draft for: answers differ.
+MANNERS: Final = (
+    "",
+    "Answer as an old sailor would.",
+    "Put it into a letter to a child.",
+    "Speak like a lawyer in court.",
+    "Give the view of a farmer in winter.",
+    "Write it as a scene of a play.",
+)
 CALIBRATION: Final = (1, 2, 4, 8)
 #: Time that the plugin takes at most to write its status, in s.
 SETTLE_S: Final = 1.5
@@ -73,15 +84,20 @@ def serving(
             forget_status(server.port)
 
 
-async def requests_of(client: EngineClient, label: str, tokens: int) -> list[Request]:
-    """The demo prompts of one class."""
+async def requests_of(
+    client: EngineClient, label: str, tokens: int, manners: Sequence[str] = ("",)
+) -> list[Request]:
+    """The demo prompts of one class, in each of these manners."""
     lines = demo.prompts_path().read_text(encoding="utf-8").splitlines()
-    prompts = [json.loads(line) for line in lines]
-    return [
-        Request(index, await client.tokenize(messages=prompt["messages"]), tokens, label)
-        for index, prompt in enumerate(prompts)
-        if prompt["class"] == label
-    ]
+    prompts = [prompt for prompt in map(json.loads, lines) if prompt["class"] == label]
+    found: list[Request] = []
+    for manner in manners:
+        for prompt in prompts:
+            *before, last = prompt["messages"]
+            asked = {**last, "content": f"{last['content']} {manner}".rstrip()}
+            ids = await client.tokenize(messages=[*before, asked])
+            found.append(Request(len(found), ids, tokens, label))
+    return found
 
 
 async def closed_loop(

@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from steered import (
     CLASSES,
+    EASY_PROMPTS,
+    MANNERS,
     PHASES,
     SETTLE_S,
     calibrate,
@@ -55,11 +58,15 @@ async def choices(
     url: str, port: int, method: str, options: argparse.Namespace
 ) -> list[PluginStatus]:
     """The plugin's word after the warm-up and after each phase."""
+    easy_label, hard_label = CLASSES[method]
     async with EngineClient(url) as client:
-        easy, hard = [await requests_of(client, label, options.tokens) for label in CLASSES[method]]
+        few = (await requests_of(client, easy_label, options.tokens))[:EASY_PROMPTS]
+        easy = itertools.cycle(few)
+        # Hardly any comes twice: NGRAM remembers what it has seen.
+        hard = itertools.cycle(await requests_of(client, hard_label, options.tokens, MANNERS))
 
-        async def run(part: Sequence[Request]) -> PluginStatus:
-            wanted = (list(part) * (1 + options.requests // len(part)))[: options.requests]
+        async def run(part: Iterator[Request]) -> PluginStatus:
+            wanted = list(itertools.islice(part, options.requests))
             await closed_loop(client, wanted, options.concurrency)
             await asyncio.sleep(SETTLE_S)
             return read_status(status_path(port))
