@@ -130,7 +130,7 @@ def show(shared: list[Round], apart: list[Round]) -> int:
         code |= excludes(logs)
     for name, rounds in (("separate", apart), ("one launch", shared)):
         seconds = statistics.fmean(item.seconds for item in rounds)
-        print(f"{name:10}: {rounds[0].launches} launches and {seconds:.0f} s a round")
+        print(f"{name:10}: {rounds[0].launches} launches and {seconds:.0f} s a round", flush=True)
     return code
 
 
@@ -163,6 +163,7 @@ def main() -> int:
     prepared = prepare(request, Quiet().note)
     chain = sorted(prepared.candidates)
     rounds: dict[bool, list[Round]] = {True: [], False: []}
+    code = 0
     with tempfile.TemporaryDirectory() as name:
         for number in range(asked.rounds):
             turned = number % 2 == 1
@@ -173,7 +174,8 @@ def main() -> int:
                 rounds[sweep].append(made)
                 way = "one launch" if sweep else "separate"
                 print(f"round {number + 1} {way:10} {made.seconds:.0f} s", flush=True)
-    return show(rounds[True], rounds[False])
+            code = show(rounds[True], rounds[False])
+    return code
 
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ from steered import (
 )
 from turns import asleep, awake, in_turns
 
+from autospec import schema
 from autospec.config import PLAIN
 from autospec.control.status import PluginStatus, read_status, status_path
 from autospec.engine.client import EngineClient
@@ -277,16 +278,17 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="file for all figures")
     options = parser.parse_args()
     results: dict[str, list[Round]] = {method: [] for method in options.methods}
+    good: dict[str, bool] = {}
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="serve-policy-") as folder:
         for method in options.methods * options.rounds:
             results[method].append(one_round(method, options, Path(folder)))
-    good = [verdict(method, rounds) for method, rounds in results.items()]
+            good[method] = verdict(method, results[method])
+            if options.json is not None:
+                found = {method: figures(rounds) for method, rounds in results.items()}
+                schema.write_text(options.json, json.dumps(found, indent=2) + "\n")
     say(f"{(time.monotonic() - began) / 60:.0f} minutes in all")
-    if options.json is not None:
-        text = json.dumps({method: figures(rounds) for method, rounds in results.items()}, indent=2)
-        options.json.write_text(text + "\n", encoding="utf-8")
-    return 0 if all(good) else 1
+    return 0 if all(good.values()) else 1
 
 
 if __name__ == "__main__":
