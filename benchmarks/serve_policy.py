@@ -1,11 +1,11 @@
 """What the policy inside the server is worth, on the real engine on the CPU with the demo model.
 
 One workload in three phases, prompts that are easy to draft for, hard ones, easy ones again, goes
-to three servers: plain decoding, static speculation, and ``autospec serve``'s, whose step times
-were measured on the first two. Once with NGRAM and once with STANDALONE and the demo's drafter. All
-three run at once, but two of them are always suspended: they take turns of a few seconds, and only
-the time in which a server is awake counts, so that a machine that slows down slows all of them. A
-round is three new launches.
+to three servers: plain decoding, static speculation, and ``autospec serve``'s. Its profile has step
+times of the first two and, of a draft model, of shorter chains. Once with NGRAM and once with
+STANDALONE and the demo's drafter. All three run at once, but two of them are always suspended: they
+take turns of a few seconds, and only the time in which a server is awake counts, so that a machine
+that slows down slows all of them. A round is three new launches.
 
 Exit code 1 if a figure misses what was promised.
 """
@@ -39,6 +39,7 @@ from steered import (
     requests_of,
     say,
     serving,
+    shorter_than,
 )
 from turns import asleep, awake, in_turns
 
@@ -105,6 +106,9 @@ def one_round(method: str, options: argparse.Namespace, folder: Path) -> Round:
     config, easy = config_of(method), CLASSES[method][0]
     servers: dict[str, ServerProcess] = {}
     rows: list[StepTime] = []
+    for shorter in shorter_than(config):
+        with serving(shorter, {}, folder / f"{method}-shorter.log", options.dtype) as server:
+            rows += asyncio.run(calibrate(server.url, shorter, easy))
     with contextlib.ExitStack() as stack:
         for arm in ARMS:
             runs, variables = (PLAIN if arm == "plain" else config), {}

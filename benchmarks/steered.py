@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -43,6 +44,7 @@ MANNERS: Final = (
     "Write it as a scene of a play.",
 )
 CALIBRATION: Final = (1, 2, 4, 8)
+SHORTER: Final = (1, 2)
 #: Time that the plugin takes at most to write its status, in s.
 SETTLE_S: Final = 1.5
 
@@ -60,6 +62,15 @@ def config_of(method: str) -> SpecConfig:
     if draft is None:
         raise SystemExit("the demo's drafter is not here: run this from a checkout")
     return SpecConfig("STANDALONE", 4, 1, 5, str(draft))
+
+
+def shorter_than(config: SpecConfig) -> list[SpecConfig]:
+    """Shorter chains that a search would have timed as well; none of what has no depths."""
+    return [
+        replace(config, num_steps=steps, num_draft_tokens=steps + 1)
+        for steps in SHORTER
+        if config.num_steps is not None
+    ]
 
 
 @contextlib.contextmanager
