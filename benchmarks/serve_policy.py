@@ -28,15 +28,14 @@ from typing import Any, Final
 
 from steered import (
     CLASSES,
-    EASY_PROMPTS,
-    MANNERS,
     PHASES,
     SETTLE_S,
     calibrate,
     closed_loop,
     config_of,
+    easy_requests,
+    hard_requests,
     profile_of,
-    requests_of,
     say,
     serving,
     shorter_than,
@@ -198,10 +197,9 @@ async def phases_of(
     have short answers: NGRAM remembers what it has seen, and long answers of a small model repeat
     themselves.
     """
-    labels = CLASSES[method]
     async with EngineClient(url) as client:
-        easy = (await requests_of(client, labels[0], options.tokens))[:EASY_PROMPTS]
-        hard = await requests_of(client, labels[1], options.hard_tokens, MANNERS)
+        easy = await easy_requests(client, method, options.tokens)
+        hard = await hard_requests(client, method, options.hard_tokens)
     if len(hard) < options.hard_requests:
         raise SystemExit(f"--hard-requests {options.hard_requests}: there are {len(hard)}")
     again = (easy * (1 + options.requests // len(easy)))[: options.requests]
@@ -274,7 +272,7 @@ def main() -> int:
     parser.add_argument("--methods", nargs="+", default=list(CLASSES), choices=list(CLASSES))
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--requests", type=int, default=120, help="an easy phase")
-    parser.add_argument("--hard-requests", type=int, default=180, help="the other phase")
+    parser.add_argument("--hard-requests", type=int, default=160, help="the other phase")
     parser.add_argument("--tokens", type=int, default=96, help="an easy answer")
     parser.add_argument("--hard-tokens", type=int, default=64, help="another")
     parser.add_argument("--concurrency", type=int, default=4)

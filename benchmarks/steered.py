@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -34,15 +35,14 @@ CLASSES: Final = {"NGRAM": ("edit", "chat"), "STANDALONE": ("mail", "chat")}
 PHASES: Final = ("easy", "hard", "easy again")
 #: Easy prompts are so few and come again and again: NGRAM drafts what it has seen.
 EASY_PROMPTS: Final = 12
-#: In which prompts are asked anew, so that many are hard to draft for: answers differ.
-MANNERS: Final = (
-    "",
-    "Answer as an old sailor would.",
-    "Put it into a letter to a child.",
-    "Speak like a lawyer in court.",
-    "Give the view of a farmer in winter.",
-    "Write it as a scene of a play.",
+#: What is asked about a topic, in rotation; no answer to one of these helps to draft another.
+QUESTIONS: Final = (
+    "What is there to know about {}?",
+    "Write a few lines about {}.",
+    "Why would anybody care for {}?",
+    "Tell me a short tale of {}.",
 )
+TOPICS: Final = Path(__file__).parent / "data" / "topics.txt"
 CALIBRATION: Final = (1, 2, 4, 8)
 SHORTER: Final = (1, 2)
 #: Time that the plugin takes at most to write its status, in s.
@@ -95,19 +95,30 @@ def serving(
             forget_status(server.port)
 
 
-async def requests_of(
-    client: EngineClient, label: str, tokens: int, manners: Sequence[str] = ("",)
-) -> list[Request]:
-    """The demo prompts of one class, in each of these manners."""
+async def requests_of(client: EngineClient, label: str, tokens: int) -> list[Request]:
+    """The demo prompts of one class."""
     lines = demo.prompts_path().read_text(encoding="utf-8").splitlines()
     prompts = [prompt for prompt in map(json.loads, lines) if prompt["class"] == label]
-    found: list[Request] = []
-    for manner in manners:
-        for prompt in prompts:
-            *before, last = prompt["messages"]
-            asked = {**last, "content": f"{last['content']} {manner}".rstrip()}
-            ids = await client.tokenize(messages=[*before, asked])
-            found.append(Request(len(found), ids, tokens, label))
+    return [
+        Request(index, await client.tokenize(messages=prompt["messages"]), tokens, label)
+        for index, prompt in enumerate(prompts)
+    ]
+
+
+async def easy_requests(client: EngineClient, method: str, tokens: int) -> list[Request]:
+    """A few prompts that are easy to draft for once they were seen; meant to come again."""
+    return (await requests_of(client, CLASSES[method][0], tokens))[:EASY_PROMPTS]
+
+
+async def hard_requests(client: EngineClient, method: str, tokens: int) -> list[Request]:
+    """Many prompts that are hard to draft for as long as each comes once."""
+    label = CLASSES[method][1]
+    found = await requests_of(client, label, tokens)
+    topics = TOPICS.read_text(encoding="utf-8").splitlines()
+    for question, topic in zip(itertools.cycle(QUESTIONS), topics, strict=False):
+        messages = [{"role": "user", "content": question.format(topic)}]
+        ids = await client.tokenize(messages=messages)
+        found.append(Request(len(found), ids, tokens, label))
     return found
 
 

@@ -22,15 +22,14 @@ from typing import Final
 
 from steered import (
     CLASSES,
-    EASY_PROMPTS,
-    MANNERS,
     PHASES,
     SETTLE_S,
     calibrate,
     closed_loop,
     config_of,
+    easy_requests,
+    hard_requests,
     profile_of,
-    requests_of,
     say,
     serving,
 )
@@ -58,12 +57,10 @@ async def choices(
     url: str, port: int, method: str, options: argparse.Namespace
 ) -> list[PluginStatus]:
     """The plugin's word after the warm-up and after each phase."""
-    easy_label, hard_label = CLASSES[method]
     async with EngineClient(url) as client:
-        few = (await requests_of(client, easy_label, options.tokens))[:EASY_PROMPTS]
-        easy = itertools.cycle(few)
+        easy = itertools.cycle(await easy_requests(client, method, options.tokens))
         # Hardly any comes twice: NGRAM remembers what it has seen.
-        hard = itertools.cycle(await requests_of(client, hard_label, options.tokens, MANNERS))
+        hard = itertools.cycle(await hard_requests(client, method, options.tokens))
 
         async def run(part: Iterator[Request]) -> PluginStatus:
             wanted = list(itertools.islice(part, options.requests))
