@@ -16,6 +16,7 @@ import argparse
 import asyncio
 import contextlib
 import functools
+import itertools
 import json
 import statistics
 import sys
@@ -202,7 +203,7 @@ async def phases_of(
         hard = await hard_requests(client, method, options.hard_tokens)
     if len(hard) < options.hard_requests:
         raise SystemExit(f"--hard-requests {options.hard_requests}: there are {len(hard)}")
-    again = (easy * (1 + options.requests // len(easy)))[: options.requests]
+    again = list(itertools.islice(itertools.cycle(easy), options.requests))
     return again, hard[: options.hard_requests], again
 
 

@@ -35,7 +35,7 @@ CLASSES: Final = {"NGRAM": ("edit", "chat"), "STANDALONE": ("mail", "chat")}
 PHASES: Final = ("easy", "hard", "easy again")
 #: Easy prompts are so few and come again and again: NGRAM drafts what it has seen.
 EASY_PROMPTS: Final = 12
-#: What is asked about a topic, in rotation; no answer to one of these helps to draft another.
+#: What is asked about a topic, in rotation: what is said of one hardly helps to draft the others.
 QUESTIONS: Final = (
     "What is there to know about {}?",
     "Write a few lines about {}.",
