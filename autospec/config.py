@@ -87,6 +87,11 @@ class SpecConfig:
         return self.algorithm == "PLAIN"
 
     @property
+    def is_chain(self) -> bool:
+        """Whether the drafts of a request follow each other; plain decoding's none do so too."""
+        return self.topk in {None, 1} and self.option("ngram_max_bfs_breadth") in {None, 1}
+
+    @property
     def label(self) -> str:
         """The text form without the places of draft model and corpus, for tables."""
         options = tuple(option for option in self.options if option[0] not in _PLACES)

@@ -61,16 +61,11 @@ def step_errors(grid: Grid, problem: Problem, seeds: range) -> StepErrors:
 
 def longest_chains(configs: Iterable[SpecConfig]) -> list[SpecConfig]:
     """The chain of most drafts of each method; that of plain decoding is plain decoding."""
-    chains = [config for config in configs if is_chain(config)]
+    chains = [config for config in configs if config.is_chain]
     return [
         max(same, key=lambda config: shape_of(config).depth)
         for _, same in itertools.groupby(sorted(chains, key=method), key=method)
     ]
-
-
-def is_chain(config: SpecConfig) -> bool:
-    """Whether drafts of one request follow each other."""
-    return (config.topk or 1) == 1 and config.option("ngram_max_bfs_breadth") in {None, 1}
 
 
 def first_three(problem: Problem, seed: int) -> dict[SpecConfig, Seen]:

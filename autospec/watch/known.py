@@ -77,8 +77,8 @@ def _shape(config: SpecConfig) -> tuple[object, ...]:
     """What two configurations must share to take each other's step times but for the depth."""
     algorithm = "EAGLE" if config.algorithm == "NEXTN" else config.algorithm
     breadth = config.option("ngram_max_bfs_breadth")
-    tree = config.topk not in {None, 1} or breadth not in {None, 1}
-    return (algorithm, config.topk or 1, breadth, config.num_draft_tokens if tree else None)
+    tokens = None if config.is_chain else config.num_draft_tokens
+    return (algorithm, config.topk or 1, breadth, tokens)
 
 
 def _retune(profile: Profile, path: Path) -> str:
